@@ -1,0 +1,123 @@
+"""State accesses of IR nodes: which tables a node touches, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cora.ir.nodes import (
+    AclState,
+    Count,
+    CounterState,
+    Delete,
+    FragmentState,
+    Insert,
+    Instruction,
+    LoadEntry,
+    Lookup,
+    LpmState,
+    MapState,
+    MeterState,
+    Police,
+    PoolState,
+    Program,
+    State,
+    StoreEntry,
+    Terminator,
+    Touch,
+    TrackFragment,
+    Value,
+)
+from cora.ir.types import EntryRef, bytes_of
+
+# (state, kind); the kinds are those of `cora.models.target.Target.access`.
+Access = tuple[str, str]
+_ENTRY_KINDS: Mapping[type, str] = {LoadEntry: "load", StoreEntry: "store", Touch: "touch", Delete: "delete"}
+
+
+def accesses_of(program: Program, node: Instruction | Terminator) -> tuple[Access, ...]:
+    """The accesses of one node. An insert or delete of a map also takes from or gives back to its pools."""
+    match node:
+        case LoadEntry() | StoreEntry() | Touch() | Delete():
+            name = _state_of(node.entry)
+            kind = _ENTRY_KINDS[type(node)]
+            pools = _pools_of(program, name) if kind == "delete" else ()
+            return ((name, kind), *((pool, "delete") for pool in pools))
+        case Count():
+            return ((node.counter, "count"),)
+        case Lookup():
+            return ((node.state, "lookup"),)
+        case Insert():
+            return ((node.state, "insert"), *((pool, "insert") for pool in _pools_of(program, node.state)))
+        case Police():
+            return ((node.state, "police"),)
+        case TrackFragment():
+            return ((node.state, "track"),)
+        case _:
+            return ()
+
+
+def _state_of(entry: Value) -> str:
+    assert isinstance(entry.type, EntryRef), "the verifier lets entry instructions take references only"
+    return entry.type.state
+
+
+def _pools_of(program: Program, name: str) -> tuple[str, ...]:
+    state = program.state(name)
+    return tuple(a.pool for a in state.allocs) if isinstance(state, MapState) else ()
+
+
+def components_of(program: Program) -> dict[str, str]:
+    """Per state the name of its component: maps and the pools they draw from are one, since an insert is atomic."""
+    leader = {s.name: s.name for s in program.states}
+
+    def find(name: str) -> str:
+        while leader[name] != name:
+            name = leader[name]
+        return name
+
+    for state in program.states:
+        for pool in _pools_of(program, state.name):
+            leader[find(pool)] = find(state.name)
+    return {s.name: find(s.name) for s in program.states}
+
+
+# Bytes beside the declared fields that the language's meaning needs; what a table of a target adds is the target's affair.
+_LAST_USE = 8
+_BUCKETS = {"token_bucket": 8, "srtcm": 16, "trtcm": 16}
+_COUNTER = 16
+_POOL_INDEX = 4
+# Identity of an IPv6 datagram, 16 ranges of two 16-bit bounds, first 8 octets, known end and state, age.
+_DATAGRAM = 40 + 64 + 8 + 4 + 8
+
+
+def entry_bytes(state: State) -> int:
+    """Bytes of one entry with its keys: a pair map stores its second key again, a ternary rule value and mask."""
+    match state:
+        case MapState():
+            fields = {f.name: bytes_of(f.type) for f in state.fields}
+            return sum(fields.values()) + sum(fields[n] for k in state.keys[1:] for n in k.fields) + _LAST_USE
+        case MeterState():
+            return sum(bytes_of(f.type) for f in state.fields) + _BUCKETS[state.algorithm] + _LAST_USE
+        case AclState():
+            return 2 * sum(bytes_of(f.type) for f in state.keys) + sum(bytes_of(f.type) for f in state.values)
+        case LpmState():
+            return bytes_of(state.key.type) + 1 + sum(bytes_of(f.type) for f in state.values)
+        case CounterState():
+            return _COUNTER
+        case PoolState():
+            return _POOL_INDEX
+        case FragmentState():
+            return _DATAGRAM
+
+
+def capacity_of(state: State) -> int:
+    """Declared number of entries."""
+    match state:
+        case CounterState() | PoolState():
+            return state.size
+        case _:
+            return state.capacity
+
+
+STATE_KINDS: Mapping[type, str] = {MapState: "map", PoolState: "pool", MeterState: "meter", CounterState: "counter",
+                                   AclState: "acl", LpmState: "lpm", FragmentState: "fragments"}

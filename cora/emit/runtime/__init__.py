@@ -1,0 +1,1 @@
+"""C headers that generated and hand-written native code share."""

@@ -1,0 +1,390 @@
+/* Runs a generated program over batches of records, and the interface of the compiled library.
+ *
+ * Included last. The generated part before it defines `struct cora_engine` (with `core`, `batch` and the tables), and
+ *   cora_program_open, _close           the tables
+ *   cora_program_prefix, _finish        one packet: up to the first access to a table, and the rest
+ *   cora_program_expire, _due           what dies before a packet; when the next entry may
+ *   cora_program_size, _dump, _load     one state as rows
+ *   cora_program_tracker                a fragment tracker by number
+ * and CORA_PORTS, CORA_REASONS, CORA_CONFIG_SIZE.
+ *
+ * A batch goes through three passes, so that the cache misses of its packets overlap: the part of the program before the
+ * first table access, which depends on nothing but the packet, and a prefetch of the bucket; a prefetch of the entry; the
+ * rest of the program, packet by packet in order, with the look-up done properly. */
+#ifndef CORA_DRIVER_H
+#define CORA_DRIVER_H
+
+#include "core.h"
+#include "fragment.h"
+#include "icmp.h"
+
+static inline void cora_begin(struct cora_engine *E, struct cora_packet *p, const struct cora_record *record,
+                              uint8_t *frame)
+{
+    p->data = frame;
+    p->record = record;
+    p->caplen = record->caplen;
+    p->wirelen = record->wirelen;
+    p->port = record->port;
+    p->present = 0;
+    p->fragment_offset = 0;
+    p->tags = p->family = p->upper = p->quoted_upper = 0;
+    p->options = (uint8_t)E->core.options;
+    p->is_fragment = p->more_fragments = p->follower = p->released = false;
+    p->verdict = p->resume = 0;
+    p->reject.family = 0;
+    p->tracked = false;
+    p->probe_index = NULL;
+    CORA_IF_PROFILE(p->path = 0;)
+}
+
+/* One packet of the batch: its private copy, the clock at its arrival. */
+static inline void cora_arrive(struct cora_engine *E, struct cora_packet *p, const struct cora_record *record,
+                               uint8_t *frame, uint64_t index)
+{
+    struct cora_core *core = &E->core;
+    cora_record_frame(record, frame);
+    cora_begin(E, p, record, frame);
+    if (record->time_ns > core->arrived_now)
+        core->arrived_now = record->time_ns;
+    p->now = core->arrived_now;
+    p->index = index;
+}
+
+CORA_COLD void cora_send_error(struct cora_core *core, const struct cora_packet *p)
+{
+    uint8_t error[CORA_ERROR_ROOM];
+    uint32_t length = cora_build_error(p, error);
+    core->errors_sent += length != 0;
+    if (length && core->output_mode != CORA_OUTPUT_NONE)
+        cora_write_event(core, CORA_EVENT_ERROR, p->index, p->port, error, length, length);
+}
+
+static inline void cora_leave(struct cora_engine *E, struct cora_packet *p)
+{
+    struct cora_core *core = &E->core;
+    CORA_IF_PROFILE(cora_count_path(core, p);)
+    if (p->verdict == CORA_HELD) {
+        cora_hold(core, p);
+        return;
+    }
+    if (CORA_LIKELY(!(p->verdict & CORA_DROP))) {
+        cora_forward(core, p);
+        return;
+    }
+    cora_drop(core, p->index, p->verdict & ~CORA_DROP & 0xffff, p->released);
+    if (p->reject.family)
+        cora_send_error(core, p);
+}
+
+/* The first fragment was forwarded: the held ones follow at once, in the order they came. */
+CORA_COLD void cora_release_held(struct cora_engine *E, struct cora_datagram *d)
+{
+    struct cora_held *held = d->held;
+    d->held = d->held_last = NULL;
+    d->held_count = 0;
+    while (held) {
+        struct cora_held *next = held->next;
+        struct cora_record record = {.data = (uint64_t)(uintptr_t)held->frame, .caplen = held->caplen,
+                                     .wirelen = held->wirelen, .port = held->port};
+        struct cora_packet p;
+        cora_begin(E, &p, &record, held->frame);
+        p.now = E->core.now;
+        p.index = held->index;
+        p.released = true;
+        cora_follow(&p, d->first_bytes);
+        E->core.current_wirelen = p.wirelen;
+        cora_program_prefix(E, &p);
+        if (p.resume)
+            cora_program_finish(E, &p);
+        cora_leave(E, &p);
+        free(held);
+        held = next;
+    }
+}
+
+/* Settles with one tracker what the packet's end means for its datagram. */
+CORA_COLD void cora_after_fragment(struct cora_engine *E, const struct cora_packet *p, struct cora_tracker *t)
+{
+    struct cora_tracking tracking = p->tracking[t->number];
+    if (tracking.role == CORA_UNTRACKED)
+        return;
+    struct cora_datagram *d = &t->datagrams[tracking.entry];
+    if (tracking.role == CORA_WAITS) {
+        if (p->verdict == CORA_HELD)
+            cora_tracker_hold(d, p);
+        return;
+    }
+    if (tracking.role == CORA_DECIDES && p->verdict & CORA_DROP) {
+        d->state = CORA_CONDEMNED;
+        cora_tracker_drop_held(&E->core, d, t->reason_first);
+        return;
+    }
+    if (tracking.role == CORA_DECIDES) {
+        d->state = CORA_OPEN;
+        cora_release_held(E, d);
+    }
+    cora_tracker_settle(t, tracking.entry);
+}
+
+static inline void cora_complete(struct cora_engine *E, struct cora_packet *p)
+{
+    struct cora_core *core = &E->core;
+    core->now = p->now;
+    core->current_wirelen = p->wirelen;
+    core->arrived.packets++;
+    core->arrived.octets += p->wirelen;
+    CORA_IF_PROFILE(cora_count_arrival(core, p);)
+    if (CORA_UNLIKELY(core->next_due < core->now)) {
+        cora_program_expire(E);
+        core->next_due = cora_program_due(E);
+    }
+    if (CORA_LIKELY(p->resume))
+        cora_program_finish(E, p);
+    cora_leave(E, p);
+#if CORA_TRACKERS
+    if (CORA_UNLIKELY(p->tracked))
+        for (uint32_t i = 0; i < CORA_TRACKERS; i++)
+            cora_after_fragment(E, p, cora_program_tracker(E, i));
+#endif
+}
+
+#ifdef CORA_EXACT_FRAMES
+/* For the address sanitizer: every frame in an allocation of its own size. */
+static size_t cora_read_batch(struct cora_engine *E, const struct cora_record *records, size_t count)
+{
+    size_t n = count < CORA_BATCH ? count : CORA_BATCH;
+    for (size_t i = 0; i < n; i++) {
+        uint8_t *frame = malloc(records[i].caplen ? records[i].caplen : 1);
+        if (!frame)
+            cora_out_of_memory(records[i].caplen);
+        cora_arrive(E, &E->batch.packets[i], &records[i], frame, E->core.arrived.packets + i);
+        cora_program_prefix(E, &E->batch.packets[i]);
+    }
+    return n;
+}
+
+static void cora_end_batch(struct cora_engine *E, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        free(E->batch.packets[i].data);
+}
+#else
+/* Reads as many packets as fit one batch and the frame buffer, and runs their first part. */
+static size_t cora_read_batch(struct cora_engine *E, const struct cora_record *records, size_t count)
+{
+    struct cora_batch *batch = &E->batch;
+    size_t n = 0, used = 0;
+    if (records[0].caplen + (size_t)64 > batch->room)
+        batch->frames = cora_grow(batch->frames, &batch->room, records[0].caplen + (size_t)64, 1);
+    for (; n < count && n < CORA_BATCH; n++) {
+        size_t size = ((size_t)records[n].caplen + 63) & ~(size_t)63;
+        if (used + size > batch->room)
+            break;
+        cora_arrive(E, &batch->packets[n], &records[n], batch->frames + used, E->core.arrived.packets + n);
+        used += size;
+        cora_program_prefix(E, &batch->packets[n]);
+    }
+    return n;
+}
+
+static void cora_end_batch(struct cora_engine *E, size_t n) { (void)E, (void)n; }
+#endif
+
+/* Processes records until all are done or the output buffer holds `output_limit` bytes; returns how many were.
+ * `verdicts`: NULL, or room for `count`. */
+size_t cora_run(struct cora_engine *E, const struct cora_record *records, size_t count, uint16_t *verdicts,
+                size_t output_limit)
+{
+    size_t done = 0;
+    E->core.verdicts = verdicts;
+    E->core.verdict_base = E->core.arrived.packets;
+    while (done < count && (!E->core.output_used || E->core.output_used < output_limit)) {
+        size_t n = cora_read_batch(E, records + done, count - done);
+        for (size_t i = 0; i < n; i++)
+            if (E->batch.packets[i].probe_index)
+                cora_prefetch_entry(&E->batch.packets[i]);
+        for (size_t i = 0; i < n; i++)
+            cora_complete(E, &E->batch.packets[i]);
+        cora_end_batch(E, n);
+        done += n;
+    }
+    E->core.verdicts = NULL;
+    return done;
+}
+
+/* `config`: CORA_CONFIG_SIZE packed bytes; `seed`: keys of the hash functions, which no result depends on. */
+struct cora_engine *cora_create(const uint8_t *config, uint32_t options, const uint64_t seed[8])
+{
+    struct cora_engine *E = aligned_alloc(64, (sizeof *E + 63) & ~(size_t)63);
+    if (!E)
+        return NULL;
+    memset(E, 0, sizeof *E);
+    E->core.next_due = CORA_NEVER;
+    E->core.options = options;
+    E->core.output_port = CORA_NONE;
+    cora_seed(&E->core, seed);
+    E->core.forwarded = calloc(CORA_PORTS + 1, sizeof *E->core.forwarded);
+    E->core.dropped = calloc(CORA_REASONS + 1, sizeof *E->core.dropped);
+    if (!E->core.forwarded || !E->core.dropped)
+        cora_out_of_memory(CORA_REASONS);
+    E->batch.frames = cora_grow(NULL, &E->batch.room, 1 << 18, 1);
+    cora_program_open(E, config);
+#ifdef CORA_PROFILE
+    struct cora_core_profile *c = &E->core.profile;
+    c->path_total = CORA_PATHS;
+    c->path_mask = c->path_total > CORA_PATH_ARRAY ? 1023 : c->path_total;
+    c->paths = cora_zeroed(c->path_mask + 1, sizeof *c->paths);
+#endif
+    return E;
+}
+
+void cora_destroy(struct cora_engine *E)
+{
+    cora_program_close(E);
+#ifdef CORA_PROFILE
+    cora_release(E->core.profile.paths, E->core.profile.path_mask + 1, sizeof *E->core.profile.paths);
+    free(E->core.profile.windows);
+#endif
+    free(E->core.forwarded);
+    free(E->core.dropped);
+    free(E->core.output);
+    free(E->core.resolutions);
+    free(E->batch.frames);
+    free(E);
+}
+
+void cora_set_output(struct cora_engine *E, uint32_t mode, uint32_t port)
+{
+    E->core.output_mode = mode;
+    E->core.output_port = port;
+}
+
+/* What has been written since the last cora_clear_output; valid until the next call. */
+const uint8_t *cora_output(const struct cora_engine *E, size_t *used)
+{
+    *used = E->core.output_used;
+    return E->core.output;
+}
+
+void cora_clear_output(struct cora_engine *E) { E->core.output_used = 0; }
+
+/* Verdicts of packets that had been held, since the last call of cora_clear_resolutions. */
+const struct cora_resolution *cora_resolutions(const struct cora_engine *E, size_t *count)
+{
+    *count = E->core.resolution_count;
+    return E->core.resolutions;
+}
+
+void cora_clear_resolutions(struct cora_engine *E) { E->core.resolution_count = 0; }
+
+uint64_t cora_clock(const struct cora_engine *E) { return E->core.now; }
+
+/* packets, octets, errors sent, held; then packets and octets of every port; then packets of every drop reason. */
+void cora_summary(const struct cora_engine *E, uint64_t *out)
+{
+    const struct cora_core *core = &E->core;
+    *out++ = core->arrived.packets;
+    *out++ = core->arrived.octets;
+    *out++ = core->errors_sent;
+    *out++ = core->held;
+    const uint32_t ports = CORA_PORTS, reasons = CORA_REASONS;
+    for (uint32_t i = 0; i < ports; i++) {
+        *out++ = core->forwarded[i].packets;
+        *out++ = core->forwarded[i].octets;
+    }
+    for (uint32_t i = 0; i < reasons; i++)
+        *out++ = core->dropped[i];
+}
+
+size_t cora_state_size(const struct cora_engine *E, uint32_t state) { return cora_program_size(E, state); }
+void cora_state_dump(const struct cora_engine *E, uint32_t state, uint8_t *out) { cora_program_dump(E, state, out); }
+
+/* Adds the rows of a dump to an empty state; false when they do not fit it. */
+bool cora_state_load(struct cora_engine *E, uint32_t state, const uint8_t *rows, size_t size)
+{
+    bool fits = cora_program_load(E, state, rows, size);
+    E->core.next_due = cora_program_due(E);
+    return fits;
+}
+
+/* Empties every table; totals and the clock stay. */
+void cora_state_clear(struct cora_engine *E, const uint8_t *config)
+{
+    cora_program_close(E);
+    cora_program_open(E, config);
+    E->core.next_due = CORA_NEVER;
+    E->core.held = 0;
+}
+
+#ifdef CORA_PROFILE
+void cora_profile_windows(struct cora_engine *E, uint64_t start, uint64_t length, uint64_t count)
+{
+    struct cora_core_profile *c = &E->core.profile;
+    free(c->windows);
+    c->window_start = start;
+    c->window_length = count ? length : 0;
+    c->window_count = count;
+    c->windows = calloc(count + 1, sizeof *c->windows);
+    if (!c->windows)
+        cora_out_of_memory(count);
+    const uint32_t states = CORA_STATES;
+    for (uint32_t i = 0; i < states; i++) {
+        struct cora_table_profile *t = cora_program_profile(E, i);
+        if (!t)
+            continue;
+        free(t->windows);
+        t->windows = calloc(count + 1, sizeof *t->windows);
+        if (!t->windows)
+            cora_out_of_memory(count);
+    }
+}
+
+const uint64_t *cora_profile_sizes(const struct cora_engine *E) { return E->core.profile.sizes; }
+const struct cora_total *cora_profile_totals(const struct cora_engine *E) { return E->core.profile.windows; }
+
+/* The paths that were taken; `out` NULL: only their number. */
+size_t cora_profile_paths(const struct cora_engine *E, struct cora_path_count *out)
+{
+    const struct cora_core_profile *c = &E->core.profile;
+    size_t n = 0;
+    for (uint64_t i = 0; i <= c->path_mask; i++)
+        if (c->paths[i].used) {
+            if (out)
+                out[n] = c->paths[i];
+            n++;
+        }
+    return n;
+}
+
+/* NULL for a state that has no entries of its own (counters, pools, trackers). */
+const struct cora_table_profile *cora_profile_table(struct cora_engine *E, uint32_t state)
+{
+    return cora_program_profile(E, state);
+}
+
+const uint64_t *cora_profile_events(const struct cora_table_profile *t) { return t->events; }
+const struct cora_table_window *cora_profile_table_windows(const struct cora_table_profile *t) { return t->windows; }
+
+/* First the entries gone, then those alive (`*ended` tells them apart); `out` NULL: only their number. */
+size_t cora_profile_uses(const struct cora_table_profile *t, struct cora_use *out, size_t *ended)
+{
+    size_t n = t->ended_count;
+    *ended = n;
+    if (out && n)
+        memcpy(out, t->ended, n * sizeof *out);
+    for (uint32_t i = 0; i < t->capacity && n - t->ended_count < t->events[CORA_ENTRIES]; i++)
+        if (t->uses[i].alive) {
+            if (out)
+                out[n] = t->uses[i];
+            n++;
+        }
+    return n;
+}
+#endif
+
+#ifdef CORA_MAIN
+#include "main.h"
+#endif
+
+#endif

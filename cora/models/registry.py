@@ -1,0 +1,65 @@
+"""The targets that are installed. Backends register through the entry-point group ``cora.backends``.
+
+A backend is a module with ``target(instance: str | None = None) -> Target`` and a one-line ``DESCRIPTION``. The core
+imports none of them before one is asked for.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib import metadata
+from types import ModuleType
+
+from cora.errors import Kind, fail
+from cora.models.parameters import unknown_name
+from cora.models.target import Target
+
+GROUP = "cora.backends"
+
+
+@lru_cache(maxsize=1)
+def _entry_points() -> dict[str, metadata.EntryPoint]:
+    return {e.name: e for e in metadata.entry_points(group=GROUP)}
+
+
+def names() -> tuple[str, ...]:
+    """The names of all registered targets, sorted; loads none of them."""
+    return tuple(sorted(_entry_points()))
+
+
+def module(name: str) -> ModuleType:
+    """The module of a backend.
+
+    Raises:
+        CoraError: `Kind.UNKNOWN_NIC` listing the known ones, `Kind.BAD_TARGET` when its module does not load or has
+            another shape.
+    """
+    entries = _entry_points()
+    if name not in entries:
+        raise unknown_name("NIC", name, entries)
+    try:
+        loaded = entries[name].load()
+    except (ImportError, AttributeError) as error:
+        raise fail(Kind.BAD_TARGET, f"the backend '{name}' does not load: {error}", where=entries[name].value,
+                   hint="reinstall the package that provides it") from error
+    if not isinstance(loaded, ModuleType) or not callable(getattr(loaded, "target", None)) \
+            or not isinstance(getattr(loaded, "DESCRIPTION", None), str):
+        raise fail(Kind.BAD_TARGET, f"the backend '{name}' is no module with target() and DESCRIPTION",
+                   where=entries[name].value)
+    return loaded
+
+
+def description(name: str) -> str:
+    """The one-line description of a target."""
+    text: str = module(name).DESCRIPTION
+    return text
+
+
+def get(name: str, instance: str | None = None) -> Target:
+    """The target of that name; ``instance`` picks one card of the family.
+
+    Raises:
+        CoraError: as `module`; `Kind.UNKNOWN_NIC` for an unknown instance; `Kind.BAD_MODEL` for a broken model.
+    """
+    made: Target = module(name).target(instance)
+    return made

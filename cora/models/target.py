@@ -1,0 +1,154 @@
+"""What a target is to the planner: a chain of places from the wire to the host, and what work costs at each.
+
+A backend provides a `Target`; nothing in the core knows a NIC by name. Costs are demands on resources: how many units
+of a resource one packet uses. A `Refusal` says in the user's terms why something cannot be done somewhere.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cora.ir.nodes import Block, Program, State
+from cora.ir.span import Span
+from cora.models.parameters import Model
+
+# Resource name -> units used per packet (or per access, per crossing).
+Demand = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Tier:
+    """A memory of a place that can hold state; ``capacity`` in bytes (rules for tables counted in rules)."""
+
+    name: str
+    capacity: int
+    unit: str = "bytes"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Somewhere code runs; ``code_capacity`` in the unit of `Target.code_size`, None for no limit."""
+
+    name: str
+    tiers: tuple[Tier, ...]
+    code_capacity: int | None
+    description: str
+
+
+@dataclass(frozen=True)
+class Resource:
+    """Something packets use up: ``rate`` units a second.
+
+    Attributes:
+        scales: the rate is that of one host core and grows with the number of cores given to the plan.
+        servers: how many packets are served at once (cores, engines, threads); of one core where it scales.
+        room: packets that wait or are served when the resource is saturated (threads, ring slots); 0 when it adds no
+            queue of its own. Both are for latency only.
+    """
+
+    name: str
+    rate: float
+    unit: str
+    place: str
+    scales: bool = False
+    servers: int = 1
+    room: int = 0
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a block or a state cannot be at a place."""
+
+    subject: str
+    place: str
+    reason: str
+    span: Span | None = None
+
+
+@dataclass(frozen=True)
+class AccessRates:
+    """How a state is used, per second at the planned packet rate, and how many bytes of it are hot.
+
+    Attributes:
+        entry_bytes: bytes of one entry with its keys; entries: peak number of entries.
+        working_set: bytes touched within a window.
+        hottest: share of all accesses that go to the most used entry (0..1).
+        updates: inserts + deletes + expiries per packet.
+    """
+
+    entry_bytes: int
+    entries: int
+    working_set: int
+    hottest: float
+    updates: float
+
+
+class Target(ABC):
+    """A NIC with its host. Places are ordered from the wire; the last one is the host.
+
+    A target is made from its model alone (``type(target)(model)``), so that it can be made again for a sample of the
+    parameter box.
+    """
+
+    name: str
+    model: Model
+    places: tuple[Place, ...]
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    @property
+    def exponent(self) -> float:
+        """The exponent of the soft minimum over this target's resources."""
+        return self.model["softmin_exponent"]
+
+    @abstractmethod
+    def resources(self, mean_frame: float) -> tuple[Resource, ...]:
+        """All resources and their rates; ``mean_frame`` is the mean frame length in bytes (for port limits)."""
+
+    @abstractmethod
+    def per_packet(self, place: int) -> Demand:
+        """What receiving, handling and sending a packet costs at a place before any program code runs there.
+
+        Charged once per packet at every place where some of its code runs; a packet that only passes through a place
+        pays crossings.
+        """
+
+    @abstractmethod
+    def wire(self, mean_frame: float) -> Demand:
+        """What every packet uses of the ports, wherever it is processed."""
+
+    @abstractmethod
+    def block(self, program: Program, block: Block, place: int) -> Demand | Refusal:
+        """Cost of a block's own instructions and branch, without its table accesses."""
+
+    @abstractmethod
+    def access(self, program: Program, state: State, kind: str, place: int, tier: str,
+               use: AccessRates) -> Demand | Refusal:
+        """Cost of one access.
+
+        ``kind`` is lookup, insert, delete, touch, load, store, police, count or track.
+        """
+
+    @abstractmethod
+    def holds(self, program: Program, state: State, place: int, tier: str) -> Refusal | int:
+        """Units of the tier a state of its declared capacity needs there (bytes or rules), or why it cannot be there.
+        """
+
+    @abstractmethod
+    def code_size(self, program: Program, block: Block, place: int) -> int:
+        """Instructions a block takes in the code store of a place."""
+
+    @abstractmethod
+    def crossing(self, from_place: int, to_place: int, mean_frame: float, live_bytes: int) -> Demand:
+        """Cost of handing one packet over from a place to the next one (either direction)."""
+
+    @abstractmethod
+    def latency(self, place: int) -> float:
+        """Unloaded nanoseconds a packet spends at a place before and after program code."""
+
+    @abstractmethod
+    def crossing_latency(self, from_place: int, to_place: int, mean_frame: float) -> float:
+        """Unloaded nanoseconds of one crossing."""

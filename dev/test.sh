@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Sets everything up and runs all checks: format and lint, types, tests. Extra arguments go to pytest.
+set -eu
+cd "$(dirname "$0")/.."
+# The recording script of the shipped capture is tested with the real programs it uses.
+export CORA_EXTRA_PACKAGES="iproute2 tcpdump ethtool curl iputils-ping traceroute dnsutils dnsmasq-base iperf3"
+bash dev/setup.sh test
+.venv/bin/ruff check .
+.venv/bin/mypy cora tests
+exec .venv/bin/python -m pytest -n 2 -q "$@"

@@ -1,0 +1,597 @@
+"""Text to syntax tree, with every syntax error of the text in one run."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from lark import Lark, Token, Tree, UnexpectedInput
+from lark.exceptions import UnexpectedCharacters, UnexpectedToken
+
+from cora.errors import CoraError, Diagnostic, Kind
+from cora.frontends.nf import ast
+from cora.ir.span import Span
+
+MAX_ERRORS = 10
+
+# Words of the language that this version refuses; each is a planned construct, so no program may use it as a name.
+NOT_YET = {
+    "array": "arrays", "sketch": "count-min sketches", "bloom": "Bloom filters", "ring": "consistent-hash rings",
+    "queue": "queues", "timer": "timers", "header": "user-defined headers", "parser": "user-defined parse graphs",
+    "import": "imports", "chain": "chains of network functions", "clone": "clone", "reply": "reply", "flood": "flood",
+    "push": "pushing headers", "pop": "popping headers", "encap": "encapsulation", "decap": "decapsulation",
+    "payload": "payload access", "mpls": "MPLS headers", "gre": "GRE headers", "vxlan": "VXLAN headers",
+    "geneve": "Geneve headers", "esp": "ESP headers", "bth": "RoCEv2 headers",
+}
+
+# What a user sees instead of a terminal's name.
+TERMINAL_NAMES = {
+    "NAME": "a name", "NUMBER": "a number", "DURATION": "a duration such as 30s",
+    "QUANTITY": "a quantity such as 10Mbps",
+    "IPV4": "an IPv4 address", "IPV4_PREFIX": "an IPv4 prefix", "IPV6": "an IPv6 address",
+    "IPV6_PREFIX": "an IPv6 prefix", "MAC": "a MAC address", "STRING": "a quoted text", "COMPARE": "a comparison",
+    "SHIFT": "a shift", "SUM": "'+' or '-'", "PRODUCT": "'*', '/' or '%'", "$END": "the end of the file",
+    "LBRACE": "'{'", "RBRACE": "'}'", "LPAR": "'('", "RPAR": "')'", "LSQB": "'['", "RSQB": "']'", "SEMICOLON": "';'",
+    "COMMA": "','", "COLON": "':'", "DOT": "'.'", "EQUAL": "'='", "SLASH": "'/'", "VBAR": "'|'", "QMARK": "'?'",
+    "BANG": "'!'", "TILDE": "'~'", "CIRCUMFLEX": "'^'", "AMPERSAND": "'&'", "UNDERSCORE": "'_'",
+}
+
+# Operators continue any expression; listing them hides what is really missing.
+_OPERATORS = {"COMPARE", "SHIFT", "SUM", "PRODUCT", "VBAR", "CIRCUMFLEX", "AMPERSAND", "QMARK", "DOT", "__ANON_0",
+              "__ANON_1", "__ANON_2", "__ANON_3"}
+_EXPRESSION = {"NAME", "NUMBER", "DURATION", "QUANTITY", "IPV4", "IPV4_PREFIX", "IPV6", "IPV6_PREFIX", "MAC", "STRING",
+               "BANG", "TILDE", "TRUE", "FALSE", "LPAR"}
+
+
+@lru_cache(maxsize=1)
+def _lark() -> Lark:
+    grammar = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
+    return Lark(grammar, parser="lalr", propagate_positions=True, maybe_placeholders=False)
+
+
+def parse(text: str, file: str) -> ast.Source:
+    """Parse one NF program.
+
+    Raises:
+        CoraError: every syntax error found, in order of place (`Kind.SYNTAX`, `Kind.NOT_YET`), at most `MAX_ERRORS`.
+    """
+    found: list[Diagnostic] = []
+    remaining = text
+    while len(found) < MAX_ERRORS:
+        try:
+            tree: Tree[Any] = _lark().parse(remaining)
+        except UnexpectedInput as error:
+            diagnostic, offset = _diagnose(error, remaining, file, text)
+            if any(d.span == diagnostic.span for d in found):
+                break
+            found.append(diagnostic)
+            shortened = _without_statement(remaining, offset)
+            if shortened == remaining:
+                break
+            remaining = shortened
+            continue
+        if found:
+            break
+        program: Any = tree.children[0]
+        return _Builder(file).source(program)
+    raise CoraError(sorted(found, key=lambda d: (d.span.line, d.span.column) if d.span else (0, 0)))
+
+
+def _diagnose(error: UnexpectedInput, text: str, file: str, source: str) -> tuple[Diagnostic, int]:
+    if isinstance(error, UnexpectedCharacters):
+        return _bad_character(error, text, file, source)
+    assert isinstance(error, UnexpectedToken)
+    token = error.token
+    offset = len(text.rstrip()) if token.type == "$END" else (token.start_pos or 0)
+    span = _end_span(text, file) if token.type == "$END" else _token_span(token, file)
+    word, word_span = _reserved_before(token, text, file)
+    if word is not None:
+        return Diagnostic(
+            Kind.NOT_YET, f"{NOT_YET[word]} ('{word}') are not in this version of the language", word_span,
+            hint="docs/language.md, 'What is not there yet', lists what is planned", source=source), offset
+    expected = _expected(error.accepts or error.expected)
+    shown = "the end of the file" if token.type == "$END" else f"'{token}'"
+    hint = "a '}' is missing: count the braces above" if token.type == "$END" else _hint_for(token, expected)
+    return Diagnostic(Kind.SYNTAX, f"expected {expected}, found {shown}", span, hint=hint, source=source), offset
+
+
+def _bad_character(error: UnexpectedCharacters, text: str, file: str, source: str) -> tuple[Diagnostic, int]:
+    offset = error.pos_in_stream or 0
+    character = text[offset]
+    span = Span(file, error.line, error.column, error.line, error.column + 1)
+    if character == '"':
+        message, hint = "this text has no closing quote", "close it with '\"' on the same line"
+    elif text.startswith("/*", offset):
+        message, hint = "this comment is never closed", "close it with '*/'"
+    else:
+        expected = _expected(error.allowed or set())
+        message, hint = f"expected {expected}, found {character!r}", None
+    return Diagnostic(Kind.SYNTAX, message, span, hint=hint, source=source), offset
+
+
+def _reserved_before(token: Token, text: str, file: str) -> tuple[str | None, Span | None]:
+    """The refused construct an error stems from: the word itself, or the word just before the error."""
+    if str(token) in NOT_YET:
+        return str(token), _token_span(token, file)
+    before = text[: token.start_pos or 0].rstrip() if token.type != "$END" else ""
+    at = len(before)
+    while at and (before[at - 1].isalnum() or before[at - 1] == "_"):
+        at -= 1
+    word = before[at:]
+    if word not in NOT_YET:
+        return None, None
+    line = before.count("\n") + 1
+    column = at - (before.rfind("\n") + 1) + 1
+    return word, Span(file, line, column, line, column + len(word))
+
+
+def _expected(names: set[str]) -> str:
+    found = set(names)
+    if found >= {"NUMBER", "LPAR"}:
+        found = (found - _EXPRESSION) | {"an expression"}
+    if len(found - _OPERATORS) >= 1:
+        found -= _OPERATORS
+    shown = sorted({TERMINAL_NAMES.get(n, _keyword(n)) for n in found})
+    if len(shown) > 8:
+        shown = [*shown[:7], "..."]
+    if not shown:
+        return "something else"
+    return shown[0] if len(shown) == 1 else ", ".join(shown[:-1]) + " or " + shown[-1]
+
+
+def _keyword(terminal: str) -> str:
+    for definition in _lark().terminals:
+        if definition.name == terminal and definition.pattern.type == "str":
+            return f"'{definition.pattern.value}'"
+    return terminal
+
+
+def _hint_for(token: Token, expected: str) -> str | None:
+    if expected == "';'":
+        return "end the statement before with ';'"
+    if str(token) == "=" and "a comparison" in expected:
+        return "compare with '=='"
+    if str(token) in ("else", "elif"):
+        return "'else' follows the closing '}' of its 'if'"
+    return None
+
+
+def _token_span(token: Token, file: str) -> Span:
+    line, column = token.line or 1, token.column or 1
+    return Span(file, line, column, token.end_line or line, token.end_column or column + 1)
+
+
+def _end_span(text: str, file: str) -> Span:
+    lines = text.rstrip().splitlines() or [""]
+    return Span(file, len(lines), len(lines[-1]) + 1, len(lines), len(lines[-1]) + 2)
+
+
+def _without_statement(text: str, offset: int) -> str:
+    """The text with the statement around ``offset`` blanked out, so that parsing can go on behind it."""
+    start = max(text.rfind(mark, 0, offset) for mark in ";{}") + 1
+    end, depth = offset, 0
+    while end < len(text):
+        character = text[end]
+        if character == "{":
+            depth += 1
+        elif character == "}":
+            if depth == 0:
+                break
+            depth -= 1
+            if depth == 0:
+                end += 1
+                break
+        elif character == ";" and depth == 0:
+            end += 1
+            break
+        end += 1
+    blank = "".join(c if c == "\n" else " " for c in text[start:end])
+    return text[:start] + blank + text[end:]
+
+
+class _Builder:
+    """Lark tree to syntax tree. One method a rule; small rules are folded into their parents."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+
+    def span(self, item: Any) -> Span:
+        if isinstance(item, Token):
+            return _token_span(item, self.file)
+        meta = item.meta
+        if meta.empty:
+            return Span(self.file, 1, 1, 1, 1)
+        return Span(self.file, meta.line, meta.column, meta.end_line, meta.end_column)
+
+    def source(self, tree: Tree[Any]) -> ast.Source:
+        name, *items = tree.children
+        return ast.Source(str(name), tuple(self.declaration(i) for i in items), self.span(tree))
+
+    def declaration(self, tree: Tree[Any]) -> ast.Declaration:
+        method: Callable[[Tree[Any]], ast.Declaration] = getattr(self, str(tree.data))
+        return method(tree)
+
+    def sub(self, tree: Tree[Any], rule: str) -> list[Tree[Any]]:
+        return [c for c in tree.children if isinstance(c, Tree) and c.data == rule]
+
+    def first(self, tree: Tree[Any], rule: str) -> Tree[Any] | None:
+        return next(iter(self.sub(tree, rule)), None)
+
+    def tokens(self, tree: Tree[Any]) -> list[str]:
+        return [str(c) for c in tree.children if isinstance(c, Token)]
+
+    # Declarations.
+
+    def port_decl(self, tree: Tree[Any]) -> ast.PortDecl:
+        name, *faces = self.tokens(tree)
+        return ast.PortDecl(name, tuple(faces), self.span(tree))
+
+    def type(self, tree: Tree[Any]) -> ast.Name:
+        return ast.Name(str(tree.children[0]), self.span(tree))
+
+    def config_decl(self, tree: Tree[Any]) -> ast.ConfigDecl:
+        name, type_, value = tree.children
+        return ast.ConfigDecl(str(name), self.type(type_), self.expr(value), self.span(tree))
+
+    def const_decl(self, tree: Tree[Any]) -> ast.ConstDecl:
+        type_ = self.first(tree, "type")
+        return ast.ConstDecl(str(tree.children[0]), self.type(type_) if type_ else None,
+                             self.expr(tree.children[-1]), self.span(tree))
+
+    def field(self, tree: Tree[Any]) -> ast.FieldItem:
+        name, type_, *extra = tree.children
+        return ast.FieldItem(str(name), self.type(type_), self.span(tree), str(extra[0]) if extra else "")
+
+    def struct_decl(self, tree: Tree[Any]) -> ast.StructDecl:
+        return ast.StructDecl(str(tree.children[0]), tuple(map(self.field, self.sub(tree, "field"))), self.span(tree))
+
+    def pool_single(self, tree: Tree[Any]) -> ast.PoolDecl:
+        name, type_, low, high = tree.children[:4]
+        only = ast.RangeItem("value", self.type(type_), self.expr(low), self.expr(high), self.span(tree))
+        return ast.PoolDecl(str(name), (only,), self.attributes(tree), self.span(tree))
+
+    def pool_product(self, tree: Tree[Any]) -> ast.PoolDecl:
+        ranges = []
+        for item in self.sub(tree, "pool_range"):
+            name, type_, low, high = item.children
+            ranges.append(ast.RangeItem(str(name), self.type(type_), self.expr(low), self.expr(high),
+                                        self.span(item)))
+        return ast.PoolDecl(str(tree.children[0]), tuple(ranges), self.attributes(tree), self.span(tree))
+
+    def attributes(self, tree: Tree[Any]) -> tuple[ast.Attribute, ...]:
+        return tuple(
+            ast.Attribute(str(a.children[0]), tuple(map(self.expr, a.children[1:])), self.span(a))
+            for a in self.sub(tree, "attribute")
+        )
+
+    def map_plain(self, tree: Tree[Any]) -> ast.MapDecl:
+        return self.map(tree, pair=False)
+
+    def map_pair(self, tree: Tree[Any]) -> ast.MapDecl:
+        return self.map(tree, pair=True)
+
+    def map(self, tree: Tree[Any], *, pair: bool) -> ast.MapDecl:
+        entry = tuple(self.field(f) for item in self.sub(tree, "entry_item") for f in item.children)
+        keys = [ast.KeyItem(str(k.children[0]) if k.data == "key_named" else "", self.expr(k.children[-1]),
+                            self.span(k))
+                for k in tree.children if isinstance(k, Tree) and k.data in ("key_named", "key_plain")]
+        return ast.MapDecl(str(tree.children[0]), pair, entry, tuple(keys), self.timeout(tree),
+                           self.attributes(tree), self.span(tree))
+
+    def timeout(self, tree: Tree[Any]) -> ast.TimeoutItem | None:
+        for item in tree.children:
+            if not isinstance(item, Tree) or item.data not in ("timeout_one", "timeout_classes"):
+                continue
+            slack = self.first(item, "slack")
+            classes: tuple[tuple[str, ast.Expr, Span], ...]
+            if item.data == "timeout_one":
+                classes = (("", self.expr(item.children[0]), self.span(item)),)
+            else:
+                classes = tuple((str(c.children[0]), self.expr(c.children[1]), self.span(c))
+                                for c in self.sub(item, "timeout_class"))
+            return ast.TimeoutItem(classes, self.expr(slack.children[0]) if slack else None, self.span(item))
+        return None
+
+    def meter_decl(self, tree: Tree[Any]) -> ast.MeterDecl:
+        key = tuple(self.field(f) for k in self.sub(tree, "meter_key") for f in k.children)
+        return ast.MeterDecl(str(tree.children[0]), key, self.timeout(tree), self.attributes(tree), self.span(tree))
+
+    def counter_decl(self, tree: Tree[Any]) -> ast.CounterDecl:
+        size = self.expr(tree.children[1]) if len(tree.children) > 1 else None
+        return ast.CounterDecl(str(tree.children[0]), size, self.span(tree))
+
+    def acl_decl(self, tree: Tree[Any]) -> ast.TableDecl:
+        return self.table(tree, "acl")
+
+    def lpm_decl(self, tree: Tree[Any]) -> ast.TableDecl:
+        return self.table(tree, "lpm")
+
+    def table(self, tree: Tree[Any], kind: Any) -> ast.TableDecl:
+        key = tuple(self.field(f) for k in self.sub(tree, f"{kind}_key") for f in k.children)
+        values = tuple(self.field(f) for v in self.sub(tree, "value_item") for f in v.children)
+        entries = tuple(self.entry(e) for item in self.sub(tree, f"{kind}_entries") for e in item.children)
+        return ast.TableDecl(kind, str(tree.children[0]), key, values, entries, self.attributes(tree), self.span(tree))
+
+    def entry(self, tree: Tree[Any]) -> ast.EntryItem:
+        before = [c for c in tree.children if not (isinstance(c, Tree) and c.data == "record")]
+        record = self.first(tree, "record")
+        assert record is not None, "the grammar's own shape"
+        if tree.data == "lpm_entry":
+            value = self.expr(before[0])
+            return ast.EntryItem((ast.Pattern("value", value, None, value.span),), self.named(record), None,
+                                 self.span(tree))
+        patterns = [self.pattern(c) for c in before if isinstance(c, Tree) and str(c.data).startswith("pattern_")]
+        priority = self.expr(before[len(patterns)]) if len(before) > len(patterns) else None
+        return ast.EntryItem(tuple(patterns), self.named(record), priority, self.span(tree))
+
+    def pattern(self, tree: Tree[Any]) -> ast.Pattern:
+        parts = [self.expr(c) for c in tree.children]
+        kind: Any = str(tree.data).removeprefix("pattern_")
+        return ast.Pattern(kind, parts[0] if parts else None, parts[1] if len(parts) > 1 else None, self.span(tree))
+
+    def named(self, tree: Tree[Any]) -> tuple[tuple[str, ast.Expr], ...]:
+        return tuple((str(n.children[0]), self.expr(n.children[1])) for n in self.sub(tree, "named"))
+
+    def policy_fragments(self, tree: Tree[Any]) -> ast.Policy:
+        return ast.Policy("fragments", self.tokens(tree)[0], self.attributes(tree), self.span(tree))
+
+    def policy_unparsed(self, tree: Tree[Any]) -> ast.Policy:
+        return ast.Policy("unparsed", self.tokens(tree)[0], (), self.span(tree))
+
+    def policy_verify(self, tree: Tree[Any]) -> ast.Policy:
+        return ast.Policy("verify", ".".join(self.tokens(tree)), (), self.span(tree))
+
+    def policy_source_routes(self, tree: Tree[Any]) -> ast.Policy:
+        return ast.Policy("source_routes", self.tokens(tree)[0], (), self.span(tree))
+
+    def policy_limit(self, tree: Tree[Any]) -> ast.Policy:
+        amount = ast.Attribute("limit", (self.expr(tree.children[1]),), self.span(tree))
+        return ast.Policy("limit", str(tree.children[0]), (amount,), self.span(tree))
+
+    def function(self, tree: Tree[Any]) -> ast.FunctionDecl:
+        params = []
+        for p in self.sub(tree, "param"):
+            type_ = self.first(p, "type")
+            params.append(ast.Param(str(p.children[0]), self.type(type_) if type_ else None, self.span(p)))
+        result = self.first(tree, "type")
+        return ast.FunctionDecl(str(tree.children[0]), tuple(params), self.type(result) if result else None,
+                                self.body(tree.children[-1]), self.span(tree))
+
+    def handler(self, tree: Tree[Any]) -> ast.HandlerDecl:
+        *names, path, body = tree.children
+        ports = tuple(ast.Name(str(n), self.span(n)) for n in names[:-1])
+        return ast.HandlerDecl(ports, str(names[-1]), self.paths(path), self.body(body), self.span(tree),
+                               self.span(path))
+
+    def paths(self, tree: Tree[Any]) -> tuple[tuple[str, ...], ...]:
+        found: list[tuple[str, ...]] = [()]
+        for step in tree.children:
+            if step.data == "step_one":
+                choices: list[tuple[str, ...]] = [(str(step.children[0]),)]
+            else:
+                choices = [tuple(map(str, tail.children)) for tail in step.children]
+            found = [(*before, *choice) for before in found for choice in choices]
+        return tuple(found)
+
+    # Statements.
+
+    def body(self, tree: Tree[Any]) -> ast.Body:
+        return ast.Body(tuple(self.statement(s) for s in tree.children), self.span(tree))
+
+    def statement(self, tree: Tree[Any]) -> ast.Statement:
+        method: Callable[[Tree[Any]], ast.Statement] = getattr(self, str(tree.data))
+        return method(tree)
+
+    def let(self, tree: Tree[Any], *, mutable: bool) -> ast.Let:
+        type_ = self.first(tree, "type")
+        return ast.Let(str(tree.children[0]), self.type(type_) if type_ else None, self.expr(tree.children[-1]),
+                       mutable, self.span(tree))
+
+    def let_stmt(self, tree: Tree[Any]) -> ast.Let:
+        return self.let(tree, mutable=False)
+
+    def var_stmt(self, tree: Tree[Any]) -> ast.Let:
+        return self.let(tree, mutable=True)
+
+    def assign_stmt(self, tree: Tree[Any]) -> ast.Assign:
+        place, value = tree.children
+        return ast.Assign(tuple(self.tokens(place)), self.expr(value), self.span(tree))
+
+    def if_stmt(self, tree: Tree[Any]) -> ast.If:
+        condition, then, *rest = tree.children
+        otherwise = None
+        if rest:
+            inner = rest[0]
+            nested = inner.data == "if_stmt"
+            otherwise = ast.Body((self.if_stmt(inner),), self.span(inner)) if nested else self.body(inner)
+        return ast.If(self.condition(condition), self.body(then), otherwise, self.span(tree))
+
+    def condition(self, tree: Tree[Any]) -> ast.Expr | ast.IsHeader:
+        if tree.data == "condition_expr":
+            return self.expr(tree.children[0])
+        packet, place = tree.children
+        return ast.IsHeader(str(packet), tuple(self.tokens(place)), tree.data == "condition_is_not", self.span(tree))
+
+    def match_stmt(self, tree: Tree[Any]) -> ast.Match:
+        arms = []
+        for arm in self.sub(tree, "match_arm"):
+            *values, body = arm.children
+            arms.append((tuple(map(self.expr, values)), self.body(body)))
+        other = self.first(tree, "match_else")
+        return ast.Match(self.expr(tree.children[0]), tuple(arms), self.body(other.children[-1]) if other else None,
+                         self.span(tree))
+
+    def for_stmt(self, tree: Tree[Any]) -> ast.For:
+        name, first, past, body = tree.children
+        return ast.For(str(name), self.expr(first), self.expr(past), self.body(body), self.span(tree))
+
+    def lookup(self, tree: Tree[Any], entry: str | None, hit: ast.Body | None, miss: ast.Body | None) -> ast.LookupStmt:
+        place = self.tokens(tree.children[0])
+        return ast.LookupStmt(place[0], ".".join(place[1:]), self.expr(tree.children[1]), entry, hit, miss,
+                              self.span(tree))
+
+    def lookup_hit(self, tree: Tree[Any]) -> ast.LookupStmt:
+        names = self.tokens(tree)
+        bodies = [self.body(b) for b in self.sub(tree, "block")]
+        return self.lookup(tree, names[0] if names else None, bodies[0], bodies[1] if len(bodies) > 1 else None)
+
+    def lookup_miss(self, tree: Tree[Any]) -> ast.LookupStmt:
+        return self.lookup(tree, None, None, self.body(tree.children[-1]))
+
+    def insert_stmt(self, tree: Tree[Any]) -> ast.InsertStmt:
+        names = self.tokens(tree)
+        bodies = [self.body(b) for b in self.sub(tree, "block")]
+        as_ = self.first(tree, "insert_as")
+        prefer: list[tuple[str, ast.Expr]] = []
+        for clause in self.sub(tree, "insert_prefer"):
+            words = clause.children
+            prefer = [(str(words[i]), self.expr(words[i + 1])) for i in range(0, len(words), 2)]
+        record = self.first(tree, "record")
+        assert record is not None, "the grammar's own shape"
+        return ast.InsertStmt(names[0], self.named(record), str(as_.children[0]) if as_ else None, tuple(prefer),
+                              names[1] if len(names) > 1 else None, bodies[0], bodies[1] if len(bodies) > 1 else None,
+                              self.span(tree))
+
+    def touch_stmt(self, tree: Tree[Any]) -> ast.TouchStmt:
+        names = self.tokens(tree)
+        return ast.TouchStmt(names[0], names[1] if len(names) > 1 else None, self.span(tree))
+
+    def delete_stmt(self, tree: Tree[Any]) -> ast.DeleteStmt:
+        return ast.DeleteStmt(self.tokens(tree)[0], self.span(tree))
+
+    def police_stmt(self, tree: Tree[Any]) -> ast.PoliceStmt:
+        parts = [c for c in tree.children[1:] if c.data not in ("police_arm", "police_full")]
+        arms = [(("full" if a.data == "police_full" else str(a.children[0])), self.body(a.children[-1]))
+                for a in tree.children[1:] if a.data in ("police_arm", "police_full")]
+        return ast.PoliceStmt(str(tree.children[0]), self.expr(parts[0]),
+                              self.expr(parts[1]) if len(parts) > 1 else None, tuple(arms), self.span(tree))
+
+    def count_stmt(self, tree: Tree[Any]) -> ast.CountStmt:
+        index = self.first(tree, "count_index")
+        amount = self.first(tree, "count_by")
+        return ast.CountStmt(str(tree.children[0]), self.expr(index.children[0]) if index else None,
+                             self.expr(amount.children[0]) if amount else None, self.span(tree))
+
+    def forward_stmt(self, tree: Tree[Any]) -> ast.ForwardStmt:
+        return ast.ForwardStmt(self.tokens(tree)[0], self.span(tree))
+
+    def drop_stmt(self, tree: Tree[Any]) -> ast.DropStmt:
+        return ast.DropStmt(self.tokens(tree)[0][1:-1], self.span(tree))
+
+    def reject_stmt(self, tree: Tree[Any]) -> ast.RejectStmt:
+        reason, protocol, type_, code, source = tree.children
+        return ast.RejectStmt(str(reason)[1:-1], str(protocol), self.expr(type_), self.expr(code), self.expr(source),
+                              self.span(tree))
+
+    def return_stmt(self, tree: Tree[Any]) -> ast.Return:
+        return ast.Return(self.expr(tree.children[0]) if tree.children else None, self.span(tree))
+
+    def call_stmt(self, tree: Tree[Any]) -> ast.CallStmt:
+        name, *args = tree.children
+        return ast.CallStmt(str(name), tuple(map(self.expr, args)), self.span(tree))
+
+    # Expressions.
+
+    def expr(self, tree: Any) -> ast.Expr:
+        span = self.span(tree)
+        rule = str(tree.data)
+        children = tree.children
+        if rule in _LITERALS:
+            return _literal(rule, str(children[0]) if children else rule, span)
+        if rule == "name":
+            return ast.Name(str(children[0]), span)
+        if rule == "member":
+            return ast.Member(self.expr(children[0]), str(children[1]), span)
+        if rule == "call":
+            return ast.Call(str(children[0]), tuple(map(self.expr, children[1:])), span)
+        if rule == "tuple":
+            return ast.TupleExpr(tuple(map(self.expr, children)), span)
+        if rule == "choose":
+            condition, if_true, if_false = map(self.expr, children)
+            return ast.Choose(condition, if_true, if_false, span)
+        if rule in ("op_not", "op_invert"):
+            return ast.UnaryExpr("!" if rule == "op_not" else "~", self.expr(children[0]), span)
+        left, right = self.expr(children[0]), self.expr(children[-1])
+        operator = _WORDLESS.get(rule) or str(children[1])
+        return ast.BinaryExpr(operator, left, right, span)
+
+
+_WORDLESS = {"op_or": "||", "op_and": "&&", "op_bor": "|", "op_xor": "^", "op_band": "&"}
+_LITERALS = {"number", "duration", "quantity", "ipv4_prefix", "ipv4", "mac", "ipv6_prefix", "ipv6", "string", "true",
+             "false"}
+_NANOSECONDS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
+_OCTETS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_BITS_PER_SECOND = {"bps": 1, "kbps": 10**3, "Mbps": 10**6, "Gbps": 10**9}
+
+
+def _literal(rule: str, text: str, span: Span) -> ast.LiteralExpr:
+    try:
+        return _READERS[rule](text, span)
+    except ValueError as error:
+        raise CoraError(Diagnostic(Kind.SYNTAX, f"'{text}' is no valid {rule.replace('_', ' ')}: {error}",
+                                   span)) from error
+
+
+def _unit(text: str) -> tuple[int, str]:
+    digits = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    return int(digits.replace("_", "")), text[len(digits):]
+
+
+def _number(text: str, span: Span) -> ast.LiteralExpr:
+    return ast.LiteralExpr("int", int(text.replace("_", ""), 0 if text[:2].lower() in ("0x", "0b") else 10), span, text)
+
+
+def _duration(text: str, span: Span) -> ast.LiteralExpr:
+    amount, unit = _unit(text)
+    return ast.LiteralExpr("duration", amount * _NANOSECONDS[unit], span, text)
+
+
+def _quantity(text: str, span: Span) -> ast.LiteralExpr:
+    amount, unit = _unit(text)
+    if unit in _OCTETS:
+        return ast.LiteralExpr("quantity", amount * _OCTETS[unit], span, text)
+    bits = amount * _BITS_PER_SECOND[unit]
+    if bits % 8:
+        raise ValueError("a rate must be a whole number of octets per second")
+    return ast.LiteralExpr("quantity", bits // 8, span, text)
+
+
+def _prefix4(text: str, span: Span) -> ast.LiteralExpr:
+    network = ipaddress.IPv4Network(text)
+    return ast.LiteralExpr("prefix4", int(network.network_address), span, text, network.prefixlen)
+
+
+def _prefix6(text: str, span: Span) -> ast.LiteralExpr:
+    network = ipaddress.IPv6Network(text)
+    return ast.LiteralExpr("prefix6", int(network.network_address), span, text, network.prefixlen)
+
+
+_READERS: dict[str, Callable[[str, Span], ast.LiteralExpr]] = {
+    "number": _number,
+    "duration": _duration,
+    "quantity": _quantity,
+    "ipv4": lambda text, span: ast.LiteralExpr("ipv4", int(ipaddress.IPv4Address(text)), span, text),
+    "ipv6": lambda text, span: ast.LiteralExpr("ipv6", int(ipaddress.IPv6Address(text)), span, text),
+    "ipv4_prefix": _prefix4,
+    "ipv6_prefix": _prefix6,
+    "mac": lambda text, span: ast.LiteralExpr("mac", int(text.replace(":", ""), 16), span, text),
+    "string": lambda text, span: ast.LiteralExpr("string", 0, span, text[1:-1]),
+    "true": lambda text, span: ast.LiteralExpr("bool", 1, span, "true"),
+    "false": lambda text, span: ast.LiteralExpr("bool", 0, span, "false"),
+}
+
+
+def parse_expression(text: str, file: str) -> ast.Expr:
+    """Parse one expression, such as a config's value given on the command line.
+
+    Raises:
+        CoraError: `Kind.SYNTAX`.
+    """
+    tree = parse(f"nf x {{ const x = {text}; }}", file)
+    item = tree.items[0]
+    if len(tree.items) != 1 or not isinstance(item, ast.ConstDecl):
+        raise CoraError(Diagnostic(Kind.SYNTAX, f"'{text}' is no expression", Span(file, 1, 1, 1, 2)))
+    return item.value

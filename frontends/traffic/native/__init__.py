@@ -1,0 +1,27 @@
+"""The C sources of this package and the one library they are compiled to."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+import cora.emit.runtime
+from cora.emit.cbuild import build_shared, load_shared
+
+FLAGS = ("-std=gnu11", "-O2", "-Wall")
+
+
+def sources() -> Mapping[str, str]:
+    """File name to text of everything the library is made of."""
+    own = Path(__file__).parent
+    shared = Path(cora.emit.runtime.__file__).parent
+    files = (*sorted(own.glob("*.[ch]")), shared / "record.h")
+    return {path.name: path.read_text(encoding="utf-8") for path in files}
+
+
+@lru_cache(maxsize=1)
+def library() -> ctypes.CDLL:
+    """The compiled library, built at the first use; raises CoraError as build_shared does."""
+    return load_shared(build_shared("cora-traffic", sources(), FLAGS))

@@ -1,0 +1,84 @@
+"""Shared fixtures: what the machine can do, where the public captures are, and golden files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+TRACES = ROOT.parent / "shared" / "traces"
+GOLDEN = Path(__file__).resolve().parent / "golden"
+
+
+@lru_cache(maxsize=1)
+def _has_sanitizers() -> bool:
+    if not shutil.which("gcc"):
+        return False
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "probe.c")
+        source.write_text("int main(void) { return 0; }\n")
+        command = ["gcc", "-fsanitize=address,undefined", str(source), "-o", str(Path(folder, "probe"))]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+@lru_cache(maxsize=1)
+def _has_netns() -> bool:
+    if not shutil.which("ip") or not shutil.which("unshare"):
+        return False
+    return subprocess.run(["unshare", "-n", "true"], capture_output=True, check=False).returncode == 0
+
+
+CAPABILITIES: dict[str, tuple[Callable[[], bool], str]] = {
+    "gcc": (lambda: shutil.which("gcc") is not None, "no gcc on this machine"),
+    "sanitizers": (_has_sanitizers, "gcc here cannot link the address and undefined-behaviour sanitizers"),
+    "traces": (lambda: (TRACES / "MANIFEST.tsv").is_file(), f"the public captures are not at {TRACES}"),
+    "netns": (_has_netns, "network namespaces cannot be made here (needs root and iproute2)"),
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite the golden files with today's output")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for mark in item.iter_markers("needs"):
+            present, reason = CAPABILITIES[mark.args[0]]
+            if not present():
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def traces() -> Path:
+    """The folder of public captures; use together with ``@pytest.mark.needs("traces")``."""
+    return TRACES
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """``golden(name, text)`` compares text with tests/golden/<module>/<name>; a missing file fails."""
+    module = Path(str(request.node.fspath)).stem
+
+    def check(name: str, text: str) -> None:
+        path = GOLDEN / module / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            return
+        assert path.is_file(), f"golden file {path} is missing: run pytest --update-golden and review the diff"
+        assert text == path.read_text()
+
+    return check
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Compiled engines of a test run are shared within the run, and never with the user's own cache."""
+    os.environ.setdefault("CORA_CACHE_DIR", str(tmp_path_factory.getbasetemp().parent / "cora-test-cache"))
