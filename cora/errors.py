@@ -7,6 +7,7 @@ Backends take 800 and up.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -66,6 +67,7 @@ class Kind(Enum):
     COMPILER_FAILED = (602, "c-compiler-failed")
     ENGINE_LIMIT = (603, "engine-limit")
     CACHE_UNWRITABLE = (604, "cache-unwritable")
+    MISSING_LIBRARY = (605, "missing-library")
 
     BAD_FLAG = (701, "bad-flag")
     CANNOT_WRITE = (702, "cannot-write")
@@ -82,12 +84,28 @@ class Kind(Enum):
         return self.value[1]
 
 
+# Characters of a source line that a message shows.
+_SHOWN = 160
+
+
 @lru_cache(maxsize=32)
 def _lines_of(file: str) -> tuple[str, ...]:
     try:
-        return tuple(Path(file).read_text(encoding="utf-8", errors="replace").splitlines())
+        return _split(Path(file).read_text(encoding="utf-8-sig", errors="replace"))
     except OSError:
         return ()
+
+
+def _split(text: str) -> tuple[str, ...]:
+    # Only line feeds end a line, as in every place that counts lines.
+    return tuple(line.rstrip("\r") for line in text.split("\n"))
+
+
+def _width(character: str) -> int:
+    """Columns a character takes on a terminal."""
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 @dataclass(frozen=True)
@@ -122,14 +140,20 @@ class Diagnostic:
         return "\n".join(out)
 
     def _excerpt(self, span: Span) -> list[str]:
-        lines = tuple(self.source.splitlines()) if self.source is not None else _lines_of(span.file)
+        lines = _split(self.source) if self.source is not None else _lines_of(span.file)
         if not 1 <= span.line <= len(lines):
             return []
-        text = lines[span.line - 1].replace("\t", " ")
-        last = span.end_column if span.end_line == span.line else len(text) + 1
-        width = max(1, min(last, len(text) + 1) - span.column)
+        text = "".join(c if c.isprintable() else " " for c in lines[span.line - 1])
+        start = min(span.column - 1, len(text))
+        past = span.end_column - 1 if span.end_line == span.line else len(text)
+        first = max(0, start - _SHOWN // 2) if len(text) > _SHOWN else 0
+        shown = text[first:first + _SHOWN]
+        marked = text[start:min(past, first + _SHOWN)]
+        before, after = "..." if first else "", "..." if first + _SHOWN < len(text) else ""
+        indent = len(before) + sum(map(_width, text[first:start]))
         gutter = f"{span.line:>5} | "
-        return [gutter + text, " " * 5 + " | " + " " * (span.column - 1) + "^" * width]
+        return [gutter + before + shown + after,
+                " " * 5 + " | " + " " * indent + "^" * max(1, sum(map(_width, marked)))]
 
 
 class CoraError(Exception):

@@ -16,10 +16,14 @@ nf firewall {
   // What a TCP connection has seen.
   const SYN_OUT: u8 = 1;
   const SYN_IN: u8 = 2;
+  const SYN_BOTH: u8 = 3;
   const CLOSE_OUT: u8 = 4;
   const CLOSE_IN: u8 = 8;
   const CLOSE_BOTH: u8 = 12;
   const DATA: u8 = 16;                    // a segment without SYN
+  const RESET_OUT: u8 = 32;
+  const RESET_IN: u8 = 64;
+  const RESET: u8 = 96;
 
   struct Flow4 { src: ipv4, sp: u16, dst: ipv4, dp: u16, proto: u8 }
   struct Flow6 { src: ipv6, sp: u16, dst: ipv6, dp: u16, proto: u8 }
@@ -86,15 +90,16 @@ nf firewall {
   unparsed drop;
   verify ipv4.checksum;
 
-  fn closing(seen: u8) -> bool { return (seen & CLOSE_BOTH) == CLOSE_BOTH; }
+  fn closing(seen: u8) -> bool { return (seen & CLOSE_BOTH) == CLOSE_BOTH || (seen & RESET) != 0; }
 
-  // A reset closes both ways when the handshake was not seen both ways, else its own.
-  fn after_tcp(e, p, syn: u8, close: u8) -> u8 {
-    let opens = p.tcp.syn && !p.tcp.ack;
-    let before = opens && closing(e.seen) ? 0 : e.seen;
-    let both_syn = (before & 3) == 3;
-    let reset = p.tcp.rst ? (both_syn ? close : CLOSE_BOTH) : 0;
-    return before | (p.tcp.syn ? syn : DATA) | (p.tcp.fin ? close : 0) | reset;
+  // A reset closes the connection. Where the handshake was seen both ways it may be a forged one: when the side it was
+  // sent to goes on sending, that side did not believe it (RFC 5961) and the connection lives.
+  fn after_tcp(e, p, syn: u8, close: u8, reset: u8, other_reset: u8) -> u8 {
+    let anew = p.tcp.syn && !p.tcp.ack && closing(e.seen);
+    let before = anew ? 0 : p.tcp.rst ? e.seen : e.seen & ~other_reset;
+    let both_syn = (before & SYN_BOTH) == SYN_BOTH;
+    let over = p.tcp.rst ? (both_syn ? reset : CLOSE_BOTH) : 0;
+    return before | (p.tcp.syn ? syn : DATA) | (p.tcp.fin ? close : 0) | over;
   }
 
   // A closed connection keeps its short life whatever still arrives; only a SYN re-opens it.
@@ -110,11 +115,11 @@ nf firewall {
   }
 
   fn track_out(e, p) {
-    if p is tcp { refresh_tcp(e, after_tcp(e, p, SYN_OUT, CLOSE_OUT)); } else { touch e as other; }
+    if p is tcp { refresh_tcp(e, after_tcp(e, p, SYN_OUT, CLOSE_OUT, RESET_OUT, RESET_IN)); } else { touch e as other; }
   }
 
   fn track_in(e, p) {
-    if p is tcp { refresh_tcp(e, after_tcp(e, p, SYN_IN, CLOSE_IN)); } else { touch e as other; }
+    if p is tcp { refresh_tcp(e, after_tcp(e, p, SYN_IN, CLOSE_IN, RESET_IN, RESET_OUT)); } else { touch e as other; }
   }
 
   // The first packet of a TCP connection; one from the middle of a connection opens it too.
@@ -220,6 +225,7 @@ nf firewall {
   }
 
   on inside(p: eth/ipv4/icmp/quoted/ipv4/(tcp|udp)) {
+    admit4(p, 0);
     let k = Flow4(p.quoted.ip.dst, p.quoted.l4.dport, p.quoted.ip.src, p.quoted.l4.sport, p.quoted.ip.proto);
     lookup conns4[k] {
       hit { count related; forward outside; }
@@ -228,6 +234,7 @@ nf firewall {
   }
 
   on inside(p: eth/ipv4/icmp/quoted/ipv4/icmp) {
+    admit4(p, 0);
     lookup conns4[Flow4(p.quoted.ip.dst, p.quoted.icmp.id, p.quoted.ip.src, 0, ICMP)] {
       hit { count related; forward outside; }
       miss { drop "ICMP error about nothing tracked"; }

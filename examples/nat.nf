@@ -30,7 +30,9 @@ nf nat {
   const FIN_OUT: u8 = 4;
   const FIN_IN: u8 = 8;
   const FIN_BOTH: u8 = 12;
-  const RESET: u8 = 16;
+  const RESET_OUT: u8 = 16;
+  const RESET_IN: u8 = 32;
+  const RESET: u8 = 48;
 
   struct Flow { src: ipv4, sp: u16, dst: ipv4, dp: u16, proto: u8 }
   struct Endpoint { addr: ipv4, port: u16 }
@@ -66,8 +68,14 @@ nf nat {
 
   // RFC 4787 REQ-2: one inside host keeps one external address as long as its ports last.
   fn paired(src: ipv4) -> ipv4 {
-    let count = u32(ext_last) - u32(ext_first) + 1;
-    return ipv4(u32(ext_first) + u32(src) % count);
+    let addresses = u32(ext_last) - u32(ext_first) + 1;
+    return ipv4(u32(ext_first) + u32(src) % addresses);
+  }
+
+  // RFC 4787 REQ-4: a port outside the external range keeps at least its parity.
+  fn preferred(port: u16) -> u16 {
+    let low = port < first_port ? first_port + ((port ^ first_port) & 1) : port;
+    return low > last_port ? last_port - ((low ^ last_port) & 1) : low;
   }
 
   fn decrement_ttl(p, source: ipv4) {
@@ -76,25 +84,31 @@ nf nat {
   }
 
   // RFC 5382 REQ-5 and RFC 7857 section 2: a FIN both ways or a reset leaves the transitory time-out.
+  fn is_over(seen: u8) -> bool { return (seen & RESET) != 0 || (seen & FIN_BOTH) == FIN_BOTH; }
+
   fn refresh_tcp(e, seen: u8) {
     e.seen = seen;
-    let closed = (seen & RESET) != 0 || (seen & FIN_BOTH) == FIN_BOTH;
-    if (seen & SYN_BOTH) == SYN_BOTH && !closed { touch e as established; } else { touch e as transitory; }
+    if (seen & SYN_BOTH) == SYN_BOTH && !is_over(seen) { touch e as established; } else { touch e as transitory; }
   }
 
-  fn note_tcp(e, p, syn: u8, fin: u8) {
-    let opens = p.tcp.syn && !p.tcp.ack;
-    let over = (e.seen & RESET) != 0 || (e.seen & FIN_BOTH) == FIN_BOTH;
-    let before = opens && over ? 0 : e.seen;
-    refresh_tcp(e, before | (p.tcp.syn ? syn : 0) | (p.tcp.fin ? fin : 0) | (p.tcp.rst ? RESET : 0));
+  // A SYN starts a finished mapping anew. A side that goes on sending did not believe the other's reset (RFC 5961).
+  fn note_tcp(e, p, syn: u8, fin: u8, reset: u8, other_reset: u8) {
+    let anew = p.tcp.syn && !p.tcp.ack && is_over(e.seen);
+    let before = anew ? 0 : p.tcp.rst ? e.seen : e.seen & ~other_reset;
+    refresh_tcp(e, before | (p.tcp.syn ? syn : 0) | (p.tcp.fin ? fin : 0) | (p.tcp.rst ? reset : 0));
   }
 
   fn refresh_out(e, p) {
-    if p is tcp { note_tcp(e, p, SYN_OUT, FIN_OUT); } else { touch e as udp; }
+    if p is tcp { note_tcp(e, p, SYN_OUT, FIN_OUT, RESET_OUT, RESET_IN); } else { touch e as udp; }
   }
 
   fn refresh_in(e, p) {
-    if p is tcp { note_tcp(e, p, SYN_IN, FIN_IN); } else { if inbound_refresh { touch e as udp; } }
+    if p is tcp { note_tcp(e, p, SYN_IN, FIN_IN, RESET_IN, RESET_OUT); } else { if inbound_refresh { touch e as udp; } }
+  }
+
+  // Refreshes a mapping by a packet that belongs to no connection of its own.
+  fn keep(e) {
+    if e.flow.proto == TCP { refresh_tcp(e, e.seen); } else { touch e as udp; }
   }
 
   fn send_out(p, e) {
@@ -114,12 +128,12 @@ nf nat {
     forward inside;
   }
 
-  // Finds or makes the mapping of an outbound packet; on return it exists.
+  // What the mapping that an outbound packet opens has seen; TCP that may not open one is dropped.
   fn initial(p) -> u8 {
     var seen: u8 = 0;
     if p is tcp {
       let opens = p.tcp.syn && !p.tcp.ack;
-      if strict_tcp && !opens { drop "TCP without mapping"; }
+      if !opens && (strict_tcp || p.tcp.rst) { drop "TCP without mapping"; }
       seen = opens ? SYN_OUT : SYN_BOTH;
     }
     return seen;
@@ -134,12 +148,12 @@ nf nat {
       miss {
         let seen = initial(p);
         if p is tcp {
-          insert conns { flow: k, seen: seen } as transitory prefer addr = paired(k.src), port = k.sp {
+          insert conns { flow: k, seen: seen } as transitory prefer addr = paired(k.src), port = preferred(k.sp) {
             ok e { send_out(p, e); }
             full { reject "no free mapping" with icmp(3, 13) from router; }
           }
         } else {
-          insert conns { flow: k, seen: seen } as udp prefer addr = paired(k.src), port = k.sp {
+          insert conns { flow: k, seen: seen } as udp prefer addr = paired(k.src), port = preferred(k.sp) {
             ok e { send_out(p, e); }
             full { reject "no free mapping" with icmp(3, 13) from router; }
           }
@@ -152,22 +166,32 @@ nf nat {
     lookup conns.rev[(k.dst, k.dp)] {
       hit owner {
         if owner.flow.proto != k.proto { drop "hairpin without mapping"; }
+        // An answer comes from the endpoint that was written to, not from a new one.
+        lookup conns.rev[(owner.flow.dst, owner.flow.dp)] {
+          hit own {
+            if own.flow.src == k.src && own.flow.sp == k.sp && own.flow.proto == k.proto {
+              keep(own);
+              refresh_in(owner, p);
+              send_hairpin(p, own, owner);
+            }
+          }
+        }
         lookup conns.fwd[k] {
           hit e {
             refresh_out(e, p);
-            refresh_in(owner, p);
+            keep(owner);
             send_hairpin(p, e, owner);
           }
           miss {
             let seen = initial(p);
             if p is tcp {
-              insert conns { flow: k, seen: seen } as transitory prefer addr = paired(k.src), port = k.sp {
-                ok e { refresh_in(owner, p); send_hairpin(p, e, owner); }
+              insert conns { flow: k, seen: seen } as transitory prefer addr = paired(k.src), port = preferred(k.sp) {
+                ok e { keep(owner); send_hairpin(p, e, owner); }
                 full { reject "no free mapping" with icmp(3, 13) from router; }
               }
             } else {
-              insert conns { flow: k, seen: seen } as udp prefer addr = paired(k.src), port = k.sp {
-                ok e { refresh_in(owner, p); send_hairpin(p, e, owner); }
+              insert conns { flow: k, seen: seen } as udp prefer addr = paired(k.src), port = preferred(k.sp) {
+                ok e { keep(owner); send_hairpin(p, e, owner); }
                 full { reject "no free mapping" with icmp(3, 13) from router; }
               }
             }
@@ -216,7 +240,7 @@ nf nat {
         forward outside;
       }
       miss {
-        insert conns { flow: k, seen: 0 } as icmp prefer addr = paired(k.src), port = k.sp {
+        insert conns { flow: k, seen: 0 } as icmp prefer addr = paired(k.src), port = preferred(k.sp) {
           ok e {
             p.ip.src = e.x.addr;
             p.icmp.id = e.x.port;
@@ -275,30 +299,43 @@ nf nat {
     }
   }
 
+  // The quoted packet becomes the one that `from` sent to `to`; the error comes from where that was sent.
+  fn return_error(p, from: Endpoint, to: Endpoint) {
+    p.quoted.ip.src = from.addr;
+    p.quoted.l4.sport = from.port;
+    p.quoted.ip.dst = to.addr;
+    p.quoted.l4.dport = to.port;
+    p.ip.src = to.addr;
+    p.ip.dst = from.addr;
+    forward inside;
+  }
+
+  // Both ends of the quoted packet are inside: it is an answer within a hairpin, or a packet of the side that began it.
+  fn hairpin_error(p) {
+    lookup conns.rev[(p.quoted.ip.src, p.quoted.l4.sport)] {
+      hit sender {
+        if sender.flow.proto != p.quoted.ip.proto { drop "ICMP error without mapping"; }
+        let answered = Flow(p.quoted.ip.dst, p.quoted.l4.dport, p.quoted.ip.src, p.quoted.l4.sport, sender.flow.proto);
+        lookup conns.fwd[answered] {
+          hit e { return_error(p, Endpoint(sender.flow.src, sender.flow.sp), Endpoint(e.x.addr, e.x.port)); }
+        }
+        lookup conns.rev[(sender.flow.dst, sender.flow.dp)] {
+          hit owner {
+            if owner.flow.src != p.quoted.ip.dst || owner.flow.sp != p.quoted.l4.dport {
+              drop "ICMP error without mapping";
+            }
+            return_error(p, Endpoint(sender.flow.src, sender.flow.sp), Endpoint(sender.flow.dst, sender.flow.dp));
+          }
+          miss { drop "ICMP error without mapping"; }
+        }
+      }
+      miss { drop "ICMP error without mapping"; }
+    }
+  }
+
   on inside(p: eth/ipv4/icmp/quoted/ipv4/(tcp|udp)) {
     decrement_ttl(p, router);
-    if is_external(p.ip.dst) {
-      // The error is about a hairpinned packet: both ends are inside.
-      lookup conns.rev[(p.quoted.ip.src, p.quoted.l4.sport)] {
-        hit e {
-          lookup conns.rev[(e.flow.dst, e.flow.dp)] {
-            hit owner {
-              let same = owner.flow.src == p.quoted.ip.dst && owner.flow.sp == p.quoted.l4.dport;
-              if !same || e.flow.proto != p.quoted.ip.proto { drop "ICMP error without mapping"; }
-              p.quoted.ip.src = e.flow.src;
-              p.quoted.l4.sport = e.flow.sp;
-              p.quoted.ip.dst = e.flow.dst;
-              p.quoted.l4.dport = e.flow.dp;
-              p.ip.src = owner.x.addr;
-              p.ip.dst = e.flow.src;
-              forward inside;
-            }
-            miss { drop "ICMP error without mapping"; }
-          }
-        }
-        miss { drop "ICMP error without mapping"; }
-      }
-    }
+    if is_external(p.ip.dst) { hairpin_error(p); }
     lookup conns.fwd[(p.quoted.ip.dst, p.quoted.l4.dport, p.quoted.ip.src, p.quoted.l4.sport, p.quoted.ip.proto)] {
       hit e {
         p.quoted.ip.dst = e.x.addr;

@@ -18,6 +18,7 @@ from cora.ir.nodes import (
     Binary,
     Block,
     Count,
+    Delete,
     FragmentState,
     Insert,
     LoadEntry,
@@ -74,11 +75,14 @@ PRICES: Mapping[str, Mapping[str, str]] = {
     "crc": {_CORE: "crc_cycles"},
     "rule": {_CORE: "rule_cycles", IMEM: "rule_engine"},
     "rule_many": {_CORE: "rule_cycles", IMEM: "rule_many_engine"},
-    "probe": {_CORE: "probe_cycles", EMEM: "probe_engine", WAIT: "latency_emem_cached"},
-    "probe_many": {_CORE: "probe_many_cycles", EMEM: "probe_engine", WAIT: "latency_emem"},
+    # The fit has one engine for both memories; its core cycles contain what waiting cost.
+    "probe": {_CORE: "probe_cycles", IMEM: "probe_engine"},
+    "probe_many": {_CORE: "probe_many_cycles", IMEM: "probe_engine"},
     "base_many": {_CORE: "base_many_cycles", IMEM: "base_many_engine"},
     "counter": {_CORE: "counter_cycles", IMEM: "counter_engine"},
     "counter_many": {_CORE: "counter_many_cycles", IMEM: "counter_many_engine"},
+    "counter_core": {_CORE: "counter_cycles"},
+    "counter_core_many": {_CORE: "counter_many_cycles"},
     "compute": {_CORE: "compute_cycles"},
     "avg_counter": {_CORE: "avg_counter_cycles", IMEM: "avg_counter_engine"},
     "avg_counter_many": {_CORE: "avg_counter_many_cycles", IMEM: "avg_counter_many_engine"},
@@ -97,6 +101,8 @@ PRICES: Mapping[str, Mapping[str, str]] = {
     "trip_imem": {_CORE: "blocking_sram_cycles", WAIT: "latency_imem"},
     "trip_emem": {_CORE: "blocking_emem_cycles", WAIT: "latency_emem_cached"},
     "trip_emem_uncached": {_CORE: "blocking_emem_cycles", WAIT: "latency_emem"},
+    "wait_emem": {WAIT: "latency_emem_cached"},
+    "wait_emem_uncached": {WAIT: "latency_emem"},
     "punt": {_CORE: "punt_cycles"},
 }
 # Operation -> (resource, parameter with the operations a second, factor to operations/s): one clock's worth of engine
@@ -109,8 +115,21 @@ BEATS: Mapping[str, tuple[str, str, float]] = {
     "line_read": (LINE, "emem_line_operations", 1e6),
     "line_atomic": (LINE, "atomic_line_operations", 1e6),
 }
+# Operation -> parameter with its instructions in the code store; routines count as their call.
+CODE: Mapping[str, str] = {
+    "word": "code_word",
+    "branch": "code_branch",
+    "multiply": "multiply_cycles",
+    "divide": "code_call",
+    "field_read": "code_field",
+    "field_write": "code_field",
+    "checksum": "code_call",
+    "header": "code_header",
+    "sum_word": "sum_word_cycles",
+    "icmp_error": "code_call",
+    "fragment": "code_call",
+}
 TIERS = ("lmem", "cls", "ctm", "imem", "emem")
-_CODE_ACCESSES = (Lookup, Insert, Police, Count, Touch, StoreEntry)
 
 
 @lru_cache(maxsize=1)
@@ -217,7 +236,7 @@ class AgilioTarget(Target):
             case "touch":
                 return _touch(state, memory, self.model)
             case "count":
-                return _sum({"counter": memory.cached, "counter_many": 1 - memory.cached}, memory.hot_atomic(2))
+                return memory.count()
             case "police":
                 return _police(state, memory, self.model)
         raise KeyError(kind)
@@ -230,14 +249,12 @@ class AgilioTarget(Target):
     def code_size(self, program: Program, block: Block, place: int) -> int:
         if place == HOST:
             return 0
-        counts = dict(block_operations(block, WORD_BITS))
-        errors = counts.pop("icmp_error", 0) * self.model["code_icmp_error"]
-        # A call to the routine, not the routine's own loop.
-        counts["word"] = counts.get("word", 0) + 4 * counts.pop("divide", 0) + 4 * counts.pop("fragment", 0)
-        straight = self.operations(NIC, counts).get(ENGINES, 0.0)
-        accesses = sum(isinstance(n, _CODE_ACCESSES) for n in (*block.instructions, block.terminator))
-        loads = sum(isinstance(n, LoadEntry) for n in block.instructions)
-        return math.ceil(straight + errors + accesses * self.model["code_access"] + 2 * loads)
+        counts = block_operations(block, WORD_BITS)
+        straight = sum(n * self.model[CODE[operation]] for operation, n in counts.items())
+        nodes = (*block.instructions, block.terminator)
+        searches = sum(isinstance(n, Lookup | Insert | Police | Delete) for n in nodes)
+        writes = sum(isinstance(n, Count | Touch | StoreEntry | LoadEntry) for n in nodes)
+        return math.ceil(straight + searches * self.model["code_access"] + writes * self.model["code_write"])
 
     def crossing(self, from_place: int, to_place: int, mean_frame: float, live_bytes: int) -> Demand:
         if from_place == to_place:
@@ -291,8 +308,20 @@ class _Memory:
     def probe(self) -> dict[str, float]:
         """One hash bucket, compared with the key's tag."""
         if self.tier == "emem":
-            return {"probe": self.cached, "probe_many": 1 - self.cached, "base_many": 1 - self.cached}
+            far = 1 - self.cached
+            return {"probe": self.cached, "wait_emem": self.cached, "probe_many": far, "wait_emem_uncached": far,
+                    "base_many": far}
         return _sum(self.trip(BEAT), {"word": 10})
+
+    def count(self) -> dict[str, float]:
+        """A packet and an octet counter, added to without waiting."""
+        match self.tier:
+            case "imem":
+                return _sum({"counter": 1}, self.hot_atomic(2))
+            case "emem":
+                return _sum({"counter_core": self.cached, "counter_core_many": 1 - self.cached, "beat_atomic": 2},
+                            self.hot_atomic(2))
+        return {"counter_core": 1, "beat_island": 2 * self._engine_share}
 
     def hot(self, operations: float) -> dict[str, float]:
         """Operations on the most used entry's line; only the chip's memories have lines that many packets queue at."""
@@ -349,20 +378,22 @@ def _scan(state: AclState, memory: _Memory) -> dict[str, float]:
 
 
 def _insert(state: State, memory: _Memory, model: Model) -> dict[str, float]:
+    # The head of a free list and the position of a pool are one word for all packets.
+    head = _sum(memory.trip(BEAT), {"line_atomic": 1} if memory.tier in ("imem", "emem") else {})
+    if isinstance(state, PoolState):
+        # The position, then the value's bit in the map of those in use.
+        return _sum(head, memory.trip(BEAT))
     keys = len(state.keys) if isinstance(state, MapState) else 1
-    allocs = len(state.allocs) if isinstance(state, MapState) else 0
     trips = model["insert_trips"]
-    parts: list[Operations] = [_times(keys, _find(state, memory)), _times(trips + keys, memory.trip(BEAT)),
-             # The free list's head and each pool's position are one word for all packets.
-             {"line_atomic": 1 + allocs} if memory.tier in ("imem", "emem") else {},
-             _times(1 + 2 * allocs, memory.trip(BEAT)), memory.lock(trips, memory.hottest), _relinked(state, memory, model)]
-    return _sum(*parts)
+    return _sum(_times(keys, _find(state, memory)), _times(trips + keys, memory.trip(BEAT)), head,
+                memory.lock(trips, memory.hottest), _relinked(state, memory, model))
 
 
 def _delete(state: State, memory: _Memory) -> dict[str, float]:
+    if isinstance(state, PoolState):
+        return memory.trip(BEAT)
     keys = len(state.keys) if isinstance(state, MapState) else 1
-    allocs = len(state.allocs) if isinstance(state, MapState) else 0
-    return _sum(_times(2 + keys + allocs, memory.trip(BEAT)), memory.lock(1 + keys, memory.hottest))
+    return _sum(_times(2 + keys, memory.trip(BEAT)), memory.lock(1 + keys, memory.hottest))
 
 
 def _touch(state: State, memory: _Memory, model: Model) -> dict[str, float]:
@@ -414,3 +445,12 @@ def _refuse_state(program: Program, state: State, tier: str) -> Refusal | None:
                        f"'{state.name}' cannot be in local memory: each micro-engine has its own, and {written}, so "
                        "the copies would drift apart", state.span)
     return None
+
+
+def target(instance: str | None = None) -> Target:
+    """The target; ``instance`` picks one of the model's instances.
+
+    Raises:
+        CoraError: `Kind.UNKNOWN_NIC` for an unknown instance, `Kind.BAD_MODEL` for a broken model file.
+    """
+    return AgilioTarget(agilio_model().at_instance(instance))

@@ -6,7 +6,8 @@ here whole states are placed, so what packets write is refused.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from cora.ir.headers import QUOTED
 from cora.ir.nodes import (
@@ -66,18 +67,12 @@ _MATCHED: dict[str, tuple[str, ...]] = {
 }
 
 
-@dataclass
+@dataclass(frozen=True)
 class Facts:
     """Definitions of a program's values, for telling constants from fields."""
 
     program: Program
-    definitions: dict[str, Instruction] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, program: Program) -> Facts:
-        """Collect the definitions."""
-        found = {r.name: n for b in program.blocks for n in b.instructions if (r := result_of(n)) is not None}
-        return cls(program, found)
+    definitions: Mapping[str, Instruction]
 
     def constant(self, name: str) -> bool:
         """Whether a value is a constant or a configuration value, possibly widened."""
@@ -89,6 +84,18 @@ class Facts:
     def from_rule(self, name: str) -> bool:
         """Whether a value is constant within the rule that matched."""
         return self.constant(name) or isinstance(self.definitions.get(name), LoadEntry)
+
+
+# The latest program asked about, with its facts: a target asks about one program many times.
+_latest: list[Facts] = []
+
+
+def facts_of(program: Program) -> Facts:
+    """The facts of a program."""
+    if not _latest or _latest[0].program is not program:
+        found = {r.name: n for b in program.blocks for n in b.instructions if (r := result_of(n)) is not None}
+        _latest[:] = [Facts(program, found)]
+    return _latest[0]
 
 
 def refuse_block(facts: Facts, block: Block, vlan_tags: int) -> Refusal | None:

@@ -9,7 +9,7 @@ import math
 from functools import lru_cache
 from pathlib import Path
 
-from cora.backends.bluefield.eswitch import Facts, refuse_block, refuse_state, rules_of
+from cora.backends.bluefield.eswitch import facts_of, refuse_block, refuse_state, rules_of
 from cora.backends.host.target import HostPlace, host_model
 from cora.ir.nodes import Block, Branch, Program, State, Switch
 from cora.models.cpu import LAYOUT, WORD_BITS, Cpu, interpolate
@@ -48,7 +48,6 @@ class BluefieldTarget(Target):
         self._host = HostPlace(model, HOST_PREFIX)
         ratio = model["arm_work_ratio"]
         self._arm = Cpu(model, HOST_PREFIX, speed=ratio, memory_speed=ratio, llc_bytes=model["arm_llc_bytes"])
-        self._facts: Facts | None = None
         self.places = (
             Place("switch", tuple(Tier(unit, int(model[name]), unit) for name, unit in
                                   (("flows", "rules"), ("counters", "counters"), ("meters", "meters"))),
@@ -115,17 +114,12 @@ class BluefieldTarget(Target):
         halved = self.model["insert_interference_root" if root else "insert_interference"] * 1e3
         return 1 / (1 + insertions / halved)
 
-    def _facts_of(self, program: Program) -> Facts:
-        if self._facts is None or self._facts.program is not program:
-            self._facts = Facts.of(program)
-        return self._facts
-
     def block(self, program: Program, block: Block, place: int) -> Demand | Refusal:
         if place == HOST:
             return self._host.block(block)
         if place == ARM:
             return {CORES: self._arm.block(block)}
-        refused = refuse_block(self._facts_of(program), block, int(self.model["vlan_tags"]))
+        refused = refuse_block(facts_of(program), block, int(self.model["vlan_tags"]))
         if refused:
             return refused
         # A decision is a small table of its own; headers are told apart by the parser.
@@ -162,8 +156,8 @@ class BluefieldTarget(Target):
         bus = {HOST_IN if to_place == HOST else HOST_OUT: bits}
         if live_bytes == 0:
             return bus
-        # Live values mean that an Arm core had the packet: between its memory and the host the card's own bus is crossed
-        # once more in each direction.
+        # Live values mean that an Arm core had the packet: between its memory and the host the card's own bus is
+        # crossed once more in each direction.
         again = bits / self.model["arm_host_share"] / 2
         return {**bus, CARD_IN: again, CARD_OUT: again}
 
@@ -185,3 +179,12 @@ def _rules_in(operation: str) -> float:
     if name != "lookup" or not thousands.isdigit():
         raise KeyError(operation)
     return 1000.0 * int(thousands)
+
+
+def target(instance: str | None = None) -> Target:
+    """The target; ``instance`` picks one of the model's instances.
+
+    Raises:
+        CoraError: `Kind.UNKNOWN_NIC` for an unknown instance, `Kind.BAD_MODEL` for a broken model file.
+    """
+    return BluefieldTarget(bluefield_model().at_instance(instance))

@@ -107,3 +107,12 @@ class HostTarget(Target):
 
     def crossing_latency(self, from_place: int, to_place: int, mean_frame: float) -> float:
         return 0.0
+
+
+def target(instance: str | None = None) -> Target:
+    """The target; ``instance`` picks one of the model's instances.
+
+    Raises:
+        CoraError: `Kind.UNKNOWN_NIC` for an unknown instance, `Kind.BAD_MODEL` for a broken model file.
+    """
+    return HostTarget(host_model().at_instance(instance))

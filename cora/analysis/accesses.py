@@ -81,7 +81,7 @@ def components_of(program: Program) -> dict[str, str]:
     return {s.name: find(s.name) for s in program.states}
 
 
-# Bytes beside the declared fields that the language's meaning needs; what a table of a target adds is the target's affair.
+# Bytes beside the declared fields that the language's meaning needs; what a target's table adds is its own affair.
 _LAST_USE = 8
 _BUCKETS = {"token_bucket": 8, "srtcm": 16, "trtcm": 16}
 _COUNTER = 16

@@ -17,9 +17,10 @@ def check_profile(program: Program, profile: Profile) -> None:
         CoraError: `Kind.PROFILE_MISMATCH`.
     """
     if profile.program_hash != program_hash(program):
-        raise fail(Kind.PROFILE_MISMATCH, f"the profile is of another program or another version of it: it was made from "
-                                          f"'{profile.program}' with hash {profile.program_hash[:12]}, this is "
-                                          f"'{program.name}' with hash {program_hash(program)[:12]}",
+        raise fail(Kind.PROFILE_MISMATCH,
+                   f"the profile is of another program or another version of it: it was made from '{profile.program}' "
+                   f"with hash {profile.program_hash[:12]}, this is '{program.name}' with hash "
+                   f"{program_hash(program)[:12]}",
                    hint="make the profile again from this program: `cora profile NF TRACE -o profile.json`")
 
 

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from cora.ir.nodes import Block, Const, Insert, Jump, LoadConfig, Lookup, Program, Value, operands_of, result_of, successors
+from cora.ir.nodes import (
+    Block,
+    Const,
+    Insert,
+    Jump,
+    LoadConfig,
+    Lookup,
+    Program,
+    Value,
+    operands_of,
+    result_of,
+    successors,
+)
 from cora.ir.types import EntryRef, bytes_of
 
 
@@ -29,7 +41,7 @@ class Liveness:
         return (self.entering[target] - frozenset(self.blocks[target].params)).union(passed) - self.remade
 
     def before(self, block: Block, index: int) -> frozenset[Value]:
-        """Values that travel when a packet moves before instruction ``index`` of a block (its length: the terminator)."""
+        """Values that travel when a packet moves before instruction ``index`` of a block (its length: the end)."""
         return _backwards(block, index, self.entering, self.blocks) - self.remade
 
 

@@ -1,9 +1,10 @@
 """Path-prefix nodes: the control-flow graph expanded by what state accesses gave before, weighted by a profile.
 
-Packets that hit in a table and packets that missed may run the same block at different places, so each of these classes has its
-own node. Only histories that the profile has seen are told apart: all others share one node a block (history `UNSEEN`), weight 0.
-That loses nothing, since a way that was never taken costs nothing and must be legal on every history anyway. Blocks
-that end a packet without touching state get a node for each way in, so that a drop follows the code that decided it.
+Packets that hit in a table and packets that missed may run the same block at different places, so each of these classes
+has its own node. Only histories that the profile has seen are told apart: all others share one node a block (history
+`UNSEEN`), weight 0. That loses nothing, since a way that was never taken costs nothing and must be legal on every
+history anyway. Blocks that end a packet without touching state get a node for each way in, so that a drop follows the
+code that decided it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ UNSEEN: History = None
 
 @dataclass(frozen=True)
 class Piece:
-    """A block, or a part of one: cut where instructions turn to another component of state, so each part can have its place.
+    """A block, or a part of one: cut where it turns to another component of state, so each part can have its place.
 
     Attributes:
         block: the code as a block of its own; a part that is not the last ends in a `Jump` to the block's own label.
@@ -67,7 +68,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Edge:
-    """From node number ``source`` to ``target``; ``live`` are the values a packet carries here when it changes its place."""
+    """From node ``source`` to ``target`` (numbers); ``live``: values a packet carries when it changes places here."""
 
     source: int
     target: int
@@ -82,7 +83,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class PrefixGraph:
-    """All nodes, every one before its successors; number 0 is where packets enter. ``packets`` is their number in the profile."""
+    """All nodes, every one before its successors; packets enter at number 0. ``packets``: how many the profile has."""
 
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
@@ -115,7 +116,8 @@ def _part(block: Block, start: int, stop: int | None) -> Block:
     if start == 0 and stop is None:
         return block
     terminator: Terminator = block.terminator if stop is None else Jump(block.label, (), block.terminator.span)
-    return Block(block.label, block.params if start == 0 else (), block.instructions[start:stop], terminator, block.span)
+    params = block.params if start == 0 else ()
+    return Block(block.label, params, block.instructions[start:stop], terminator, block.span)
 
 
 # (label, part, history, via)
@@ -126,8 +128,8 @@ def expand(program: Program, profile: Profile, bound: int = DEFAULT_BOUND) -> Pr
     """Build the nodes of a program under a profile.
 
     Raises:
-        CoraError: `Kind.PROFILE_MISMATCH` when a path of the profile is none of the program; `Kind.TOO_MANY_PATHS` beyond
-            ``bound`` nodes.
+        CoraError: `Kind.PROFILE_MISMATCH` when a path of the profile is none of the program; `Kind.TOO_MANY_PATHS`
+            beyond ``bound`` nodes.
     """
     return _Expansion(program, profile, bound).graph()
 
@@ -146,7 +148,7 @@ class _Expansion:
 
     def walk(self, path: PathUse) -> None:
         """Add one path's packets to the nodes and edges it takes."""
-        if not path.blocks or len(path.outcomes) != len(path.blocks) - 1 or path.blocks[0] != self.program.blocks[0].label:
+        if len(path.outcomes) != len(path.blocks) - 1 or path.blocks[0] != self.program.blocks[0].label:
             raise _mismatch(path)
         key: _Key = (path.blocks[0], 0, (), "")
         self.nodes[key] += path.packets
@@ -234,8 +236,8 @@ class _Expansion:
 
     def too_many(self, block: Block, classes: int) -> CoraError:
         return fail(Kind.TOO_MANY_PATHS,
-                    f"the traffic takes this program through more than {self.bound} classes of path prefixes; this block is "
-                    f"reached in {classes} of them", span=block.span,
+                    f"the traffic takes this program through more than {self.bound} classes of path prefixes; this "
+                    f"block is reached in {classes} of them", span=block.span,
                     hint="table look-ups in a row multiply the classes: end paths earlier, or combine tables")
 
 

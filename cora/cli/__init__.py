@@ -1,0 +1,121 @@
+"""The command line. One module a command, imported only when that command runs.
+
+Exit codes: 0 success; 2 something wrong with the input, told in one message; 130 interrupted; 70 a defect of Cora.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from cora import __version__
+
+# Name -> what it does, so that `cora --help` needs no other module.
+COMMANDS = {
+    "check": "Check an NF program; print its IR, its passes, its paths.",
+    "profile": "Run a program on traffic and write what happens as a profile.",
+    "traffic": "Make synthetic traffic as a capture.",
+    "plan": "Decide what runs on the NIC and what on the host.",
+    "replay": "Run a program on traffic; write the packets and the state it leaves.",
+    "trace": "Follow one packet through the program.",
+    "nics": "List the NICs and their models; hold the models against published figures.",
+    "completion": "Print the shell completion script for bash, zsh or fish.",
+}
+
+EXIT_INPUT = 2
+EXIT_DEFECT = 70
+EXIT_INTERRUPTED = 130
+
+
+class Commands(click.Group):
+    """Finds commands by name in ``cora.cli.<name>``."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All command names in the order of the main job."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, imported now."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"cora.cli.{cmd_name}").command
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]
+                        ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Like click's, with a suggestion for a mistyped name."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], COMMANDS, 1)
+            hint = f" Did you mean '{near[0]}'?" if near else f" Commands: {', '.join(COMMANDS)}."
+            ctx.fail(f"There is no command '{args[0]}'.{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list for --help, without importing a command."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="cora")
+def app() -> None:
+    """Plans network functions across SmartNIC and host, from a program and real traffic.
+
+    \b
+    The main job:
+      cora profile nat.nf trace.pcap -o profile.json
+      cora plan nat.nf --profile profile.json --nic agilio-cx --rate 40Gbps -o plan.json
+
+    Exit codes: 0 success, 2 something wrong with the input, 130 interrupted, 70 a defect of Cora.
+    """
+
+
+def main(args: list[str] | None = None) -> None:
+    """Entry point: runs a command and turns every failure into one message and an exit code."""
+    from cora.errors import CoraError
+
+    try:
+        app.main(args=args, prog_name="cora", standalone_mode=False)
+    except CoraError as error:
+        _tell(error.render())
+        sys.exit(EXIT_INPUT)
+    except click.exceptions.Exit as leave:
+        sys.exit(leave.exit_code)
+    except click.Abort:
+        sys.exit(EXIT_INTERRUPTED)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(EXIT_INPUT)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of our output has gone (head, less): nothing more to say.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except Exception as error:
+        if os.environ.get("CORA_DEBUG"):
+            raise
+        _tell(f"error: this is a defect of Cora, not of your input: {type(error).__name__}: {error}\n"
+              "help: run it again with CORA_DEBUG=1 and report what it prints")
+        sys.exit(EXIT_DEFECT)
+
+
+def _tell(text: str) -> None:
+    if not sys.stderr.isatty():
+        print(text, file=sys.stderr)
+        return
+    styled: list[Any] = []
+    for line in text.splitlines():
+        if ": error[" in line or line.startswith("error"):
+            styled.append(click.style(line, fg="red", bold=True))
+        elif line.startswith(("help:", "note:")):
+            styled.append(click.style(line, fg="cyan"))
+        else:
+            styled.append(line)
+    print("\n".join(styled), file=sys.stderr)

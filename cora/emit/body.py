@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from pathlib import PurePath
 
 from cora.analysis.paths import Numbering, number_paths
 from cora.emit import expressions
@@ -168,17 +168,11 @@ def needed_values(program: Program) -> frozenset[Value]:
     return frozenset(needed)
 
 
-def defined_values(blocks: Iterable[Block]) -> list[Value]:
-    """Values the blocks define, in order: parameters, results, entries."""
-    found: list[Value] = []
-    for block in blocks:
-        found += block.params
-        found += [r for i in block.instructions if (r := result_of(i)) is not None]
-        if isinstance(block.terminator, nodes.Lookup | nodes.Insert):
-            found.append(block.terminator.entry)
-    return found
+def results_of(block: Block) -> list[Value]:
+    """Values a block defines before its terminator: parameters and results."""
+    return [*block.params, *(r for i in block.instructions if (r := result_of(i)) is not None)]
 
 
 def block_comment(block: Block) -> str:
-    """Where a block came from."""
-    return f"/* {comment(f'{block.span.file}:{block.span.line}')} */"
+    """Where a block came from. Only the file's name: the same program elsewhere is the same C file."""
+    return f"/* {comment(f'{PurePath(block.span.file).name}:{block.span.line}')} */"

@@ -19,8 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-import platformdirs
-
+from cora.cache import cache_dir as cache_dir
 from cora.errors import CoraError, Kind, fail
 
 _SHOWN_LINES = 20
@@ -28,12 +27,6 @@ _INSTALL_HINT = (
     "install a C compiler (Debian and Ubuntu: apt-get install gcc libc6-dev; Fedora: dnf install gcc), "
     "or name one in the environment variable CC"
 )
-
-
-def cache_dir() -> Path:
-    """Folder of compiled results: ``CORA_CACHE_DIR``, else the user's cache folder. It may not exist yet."""
-    chosen = os.environ.get("CORA_CACHE_DIR")
-    return Path(chosen).absolute() if chosen else Path(platformdirs.user_cache_dir("cora"))
 
 
 def build_shared(name: str, sources: Mapping[str, str], flags: Sequence[str], *,

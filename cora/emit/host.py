@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cora.analysis.liveness import Liveness, liveness_of
-from cora.emit.body import Body, block_comment, choice, defined_values, select_case
+from cora.emit.body import Body, block_comment, choice, needed_values, results_of, select_case
 from cora.emit.dialect import Dialect, Lines
 from cora.emit.host_common import arguments
 from cora.emit.host_map import HostMap, check_pool, wanted_index
@@ -50,6 +50,7 @@ class HostDialect(Dialect):
         """Raises CoraError `Kind.ENGINE_LIMIT` for what the engine does not take."""
         super().__init__(program)
         self.liveness = liveness_of(program)
+        self.needed = needed_values(program)
         self.reasons = reasons_of(program)
         pools = {s.name: s for s in program.states if isinstance(s, PoolState)}
         stale = maps_with_stale_references(program, self.liveness)
@@ -160,7 +161,7 @@ class HostDialect(Dialect):
 
     def _found(self, call: str, node: nodes.Lookup | nodes.Insert, hit: str, miss: str) -> Lines:
         """Takes the entry number a call gives, and branches on whether there is one."""
-        if node.entry not in self.needed_entries():
+        if node.entry not in self.needed:
             return choice(f"{call} != CORA_NONE", hit, miss)
         entry = self.names.value(node.entry)
         table = self.maps.get(node.state)
@@ -168,12 +169,6 @@ class HostDialect(Dialect):
             return [f"{entry} = {call};", *choice(f"{entry} != CORA_NONE", hit, miss)]
         return ["{", f"    uint32_t at = {call};", "    if (at == CORA_NONE)", f"        {miss}",
                 f"    {entry} = {table.reference('at')};", f"    {hit}", "}"]
-
-    def needed_entries(self) -> frozenset[Value]:
-        """Entry references that something reads."""
-        if not hasattr(self, "_needed"):
-            self._needed = Body(self.program, self).needed
-        return self._needed
 
     def insert(self, node: nodes.Insert, goto: dict[str, str]) -> Lines:
         table = self.maps[node.state]
@@ -291,18 +286,10 @@ class HostProgram:
         live = self.dialect.liveness.before(block, len(block.instructions)) & self.body.needed
         return ResumePoint(number, block, tuple(sorted(live, key=lambda v: v.name)))
 
-    # Text.
-
-    def text(self) -> str:
-        """The whole source file."""
-        from cora.emit.host_file import source_file
-
-        return source_file(self)
-
     def prefix_function(self) -> Lines:
         points = {p.block.label: p for p in self.points}
         out = ["static void cora_program_prefix(struct cora_engine *E, struct cora_packet *p)", "{",
-               *self._locals(self.prefix, ()), "    CORA_IF_PROFILE(uint64_t path = 0;)", "    (void)E;"]
+               *self._locals(self._prefix_values()), "    CORA_IF_PROFILE(uint64_t path = 0;)", "    (void)E;"]
         for block in self.prefix:
             out += self._labelled(block, self.prefix)
             point = points.get(block.label)
@@ -328,7 +315,7 @@ class HostProgram:
 
     def finish_function(self) -> Lines:
         out = ["static void cora_program_finish(struct cora_engine *E, struct cora_packet *p)", "{",
-               *self._locals(self.finish, self.points),
+               *self._locals(self._finish_values()),
                "    uint64_t hash = p->hash;", "    CORA_IF_PROFILE(uint64_t path = p->path;)", "    (void)E, (void)hash;",
                "    switch (p->resume) {"]
         for point in self.points:
@@ -359,22 +346,48 @@ class HostProgram:
 
     def _labelled(self, block: Block, among: list[Block]) -> Lines:
         """Label and instructions of a block; the label only where something among these blocks goes there."""
-        stopped = {p.block.label for p in self.points} if among is self.prefix else set()
-        targets = {t for b in among for o, t in successors(b.terminator) if b.label not in stopped or o == "ok"}
-        targets |= {t for p in self.points for _, t in successors(p.block.terminator)} if among is self.finish else set()
+        targets = {t for b in among for t in self._left_for(b, among)}
+        if among is self.finish:
+            targets |= {t for p in self.points for _, t in successors(p.block.terminator)}
         head = block_comment(block)
         label = f"{self.dialect.names.block(block.label)}: {head}" if block.label in targets else f"    {head}"
         return [label, *_indented(self.body.block(block))]
 
-    def _locals(self, blocks: list[Block], points: Iterable[ResumePoint]) -> Lines:
-        """Declarations of the values that these blocks define or are handed."""
-        values = [*defined_values(blocks), *(v for p in points for v in p.live)]
+    def _left_for(self, block: Block, among: list[Block]) -> list[str]:
+        """Labels that a block's statements go to in one of the two functions."""
+        if among is self.finish or not self._stops(block):
+            return [t for _, t in successors(block.terminator)]
+        node = block.terminator
+        return [dict(node.outcomes)["ok"]] if isinstance(node, nodes.TrackFragment) else []
+
+    def _prefix_values(self) -> list[Value]:
+        """Values defined in the first part."""
+        out: list[Value] = []
+        for block in self.prefix:
+            out += results_of(block)
+            if isinstance(block.terminator, nodes.Lookup) and not self._stops(block):
+                out.append(block.terminator.entry)
+        return out
+
+    def _finish_values(self) -> list[Value]:
+        """Values defined in the rest, or handed over to it."""
+        out = [v for p in self.points for v in p.live]
+        for block in self.finish:
+            out += results_of(block)
+        for block in (*self.finish, *(p.block for p in self.points)):
+            if isinstance(block.terminator, nodes.Lookup | nodes.Insert):
+                out.append(block.terminator.entry)
+        return out
+
+    def _locals(self, values: Iterable[Value]) -> Lines:
+        """Declarations, one line for up to eight values of a type."""
         skipped = self.dialect.constants.keys() | self.dialect.configs.keys()
         by_type: dict[str, list[str]] = {}
         for value in dict.fromkeys(values):
             if value in self.body.needed and value not in skipped:
                 by_type.setdefault(self.dialect.type_of(value.type), []).append(self.dialect.names.value(value))
-        return [f"    {type_} {', '.join(names)};" for type_, names in by_type.items()]
+        return [f"    {type_} {', '.join(names[i:i + 8])};"
+                for type_, names in by_type.items() for i in range(0, len(names), 8)]
 
     def live_structure(self) -> Lines:
         """What a batch keeps for a packet between the two functions."""

@@ -200,7 +200,7 @@ class HostMap:
     def _insert(self) -> Lines:
         t = self.table
         out = ["/* The new entry's number, or CORA_NONE; nothing has changed then. `hash` is the primary key's. */",
-               f"CORA_COLD uint32_t {t}_insert({self.insert_parameters()})", "{",
+               f"CORA_SHARED uint32_t {t}_insert({self.insert_parameters()})", "{",
                *(f"    {value_type(self.types[f])} {self.field_names[f]};" for a in self.state.allocs for f in a.fields)]
         out += self._insert_checks()
         out += self._insert_pools()

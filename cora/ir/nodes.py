@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import ClassVar, Literal
 
 from cora.ir.span import Span
@@ -702,12 +703,21 @@ def result_of(instruction: Instruction) -> Value | None:
 
 def operands_of(node: Instruction | Terminator) -> tuple[Value, ...]:
     """The values a node reads, in the order of its fields."""
-    skipped = {"result", "entry"} if isinstance(node, Lookup | Insert) else {"result"}
     found: list[Value] = []
-    for f in fields(node):
-        if f.name not in skipped:
-            found += _values_in(getattr(node, f.name))
+    for name in _read_fields(type(node)):
+        item = getattr(node, name)
+        if isinstance(item, Value):
+            found.append(item)
+        elif isinstance(item, tuple):
+            found += _values_in(item)
     return tuple(found)
+
+
+@lru_cache(maxsize=64)
+def _read_fields(kind: type) -> tuple[str, ...]:
+    """The fields of a node type that may hold values it reads; `str` and `int` fields never do."""
+    skipped = {"result", "entry"} if kind in (Lookup, Insert) else {"result"}
+    return tuple(f.name for f in fields(kind) if f.name not in skipped and f.type not in ("str", "int", "bool", "Span"))
 
 
 def _values_in(item: object) -> Iterator[Value]:

@@ -6,11 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import networkx as nx
-
 from cora.errors import CoraError, Diagnostic, Kind
 from cora.ir import nodes
-from cora.ir.cfg import available_headers, graph_of, predecessors_of
+from cora.ir.cfg import available_headers, immediate_dominators, predecessors_of
 from cora.ir.headers import HEADERS, field_of, header_type
 from cora.ir.nodes import Block, Instruction, Program, State, Terminator, Value
 from cora.ir.span import Span
@@ -113,16 +111,14 @@ class _Checker:
     def bodies(self) -> None:
         p = self.program
         headers = available_headers(p)
-        idom = nx.immediate_dominators(nx.DiGraph(graph_of(p)), p.blocks[0].label)
+        above = immediate_dominators(p)
         scope: dict[str, dict[str, Value]] = {}
         defined: Counter[str] = Counter()
         bound = {b.terminator.hit if isinstance(b.terminator, nodes.Lookup) else b.terminator.ok: b.terminator.entry
                  for b in p.blocks if isinstance(b.terminator, nodes.Lookup | nodes.Insert)}
         params = {b.label: b.params for b in p.blocks}
         for block in p.blocks:
-            parent = idom.get(block.label)
-            inherited = scope[parent] if parent is not None and parent != block.label else {}
-            here = dict(inherited)
+            here = dict(scope[above[block.label]]) if block.label in above else {}
             entering = [*block.params, *([bound[block.label]] if block.label in bound else [])]
             for value in entering:
                 here[value.name] = value

@@ -21,7 +21,7 @@ from cora.ir.nodes import (
     PoolState,
     State,
 )
-from cora.models.footprint import Layout, entry_bytes, key_bytes
+from cora.models.footprint import Layout, key_bytes
 from cora.models.operations import block_operations
 from cora.models.parameters import Model
 from cora.models.target import AccessRates
@@ -35,6 +35,8 @@ LAYOUT = Layout(align=16, index_bytes=8, load=0.75)
 
 # Operation -> parameter with its cached cost in nanoseconds.
 PRICES: Mapping[str, str] = {
+    "rx": "rx_ns",
+    "tx": "tx_ns",
     "word": "word_ns",
     "branch": "branch_ns",
     "multiply": "multiply_ns",
@@ -86,7 +88,7 @@ class Cpu:
 
     def per_packet(self) -> float:
         """Receive and transmit of one packet."""
-        return (self._get("rx_ns") + self._get("tx_ns")) / self._speed
+        return self.price({"rx": 1, "tx": 1})
 
     def price(self, operations: Mapping[str, float]) -> float:
         """Nanoseconds of operations; ``table_miss`` and ``line_miss`` are shares of accesses that miss the cache.
@@ -135,7 +137,8 @@ class Cpu:
         """Operations of one access; counts may be fractions."""
         ops = _own_operations(state, kind)
         miss = self.missing_share(use, indexed=not isinstance(state, CounterState | PoolState | AclState))
-        if kind in ("delete", "count") or (kind == "lookup" and isinstance(state, AclState | LpmState)):
+        one_line = isinstance(state, PoolState) or (kind == "lookup" and isinstance(state, AclState | LpmState))
+        if one_line or kind in ("delete", "count"):
             ops["line_miss"] = miss
         elif kind in ("lookup", "insert", "police", "track"):
             ops["table_miss"] = miss
@@ -149,15 +152,21 @@ def _own_operations(state: State, kind: str) -> dict[str, float]:
     match kind:
         case "lookup":
             return _find(state)
+        case "insert" if isinstance(state, PoolState):
+            return {"allocate": 1}
+        case "delete" if isinstance(state, PoolState):
+            return {"record": 1}
         case "insert":
-            allocated = len(state.allocs) if isinstance(state, MapState) else 0
-            return {**_find(state), "insert": 1, "allocate": allocated, "shared_write": 1}
+            return {**_find(state), "insert": 1, "shared_write": 1}
         case "delete":
             return {"delete": 1, "shared_write": 1}
         case "touch":
             lru = isinstance(state, MapState) and state.full == "evict_lru"
             return {"record": 1, "shared_write": 1, **({"relink": 1} if lru else {})}
-        case "load" | "store" | "count":
+        case "load":
+            # The look-up has brought its line.
+            return {"field_read": 1}
+        case "store" | "count":
             return {"record": 1}
         case "police":
             return {**_find(state), "police": 1, "shared_write": 1}
@@ -176,12 +185,6 @@ def _find(state: State) -> dict[str, float]:
             return {"hash": -(-key_bytes(state) // HASH_BYTES), "probe": 1}
         case CounterState() | PoolState():
             return {}
-
-
-def use_of_whole(state: State, entries: int) -> AccessRates:
-    """The use of a table whose ``entries`` are all used alike."""
-    size = entry_bytes(state)
-    return AccessRates(size, entries, size * entries, 1 / max(1, entries), 0.0)
 
 
 def interpolate(points: Sequence[tuple[int, float]], x: float) -> float:

@@ -1,10 +1,11 @@
-"""Sizes of state: bytes of keys and entries, and of whole tables as hash tables, bitmaps or arrays."""
+"""Sizes of state: bytes of keys, and of whole tables as hash tables, bitmaps or arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cora.analysis.accesses import entry_bytes
 from cora.ir.nodes import (
     AclState,
     CounterState,
@@ -24,15 +25,8 @@ from cora.ir.nodes import (
 )
 from cora.ir.types import EntryRef, bytes_of
 
-# Time of last use, and a lock with the time-out class: what any implementation keeps beside the fields.
-STAMP_BYTES = 8
-LOCK_BYTES = 8
-# Two 64-bit buckets.
-BUCKET_BYTES = 16
-# A packet and an octet counter.
-COUNTER_BYTES = 16
-# Identity, received ranges, first eight L4 octets, times (docs/semantics.md, section 4).
-FRAGMENT_BYTES = 192
+# A lock with the time-out class, or a rule's priority: what a table keeps beside an entry's own bytes.
+HEAD_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -72,44 +66,22 @@ def key_bytes(state: State, key: str = "") -> int:
             return 4
 
 
-def entry_bytes(state: State) -> int:
-    """Bytes of one entry with its keys and what is kept beside them, unrounded."""
-    match state:
-        case MapState():
-            return fields_bytes(state.fields) + STAMP_BYTES + LOCK_BYTES
-        case MeterState():
-            return fields_bytes(state.fields) + BUCKET_BYTES + STAMP_BYTES + LOCK_BYTES
-        case AclState():
-            # Value and mask, or low and high, per key field.
-            return 2 * fields_bytes(state.keys) + fields_bytes(state.values) + 4
-        case LpmState():
-            return bytes_of(state.key.type) + fields_bytes(state.values) + 1
-        case FragmentState():
-            return FRAGMENT_BYTES
-        case CounterState():
-            return COUNTER_BYTES
-        case PoolState():
-            return 4
-
-
 def table_bytes(state: State, layout: Layout) -> int:
     """Bytes of a state of its declared capacity.
 
     Hash tables: rounded entries and one index per key; pools: a bitmap and a ring of the values of the last dimension's
     positions; counters: arrays.
     """
-    entry = _round_up(entry_bytes(state), layout.align)
+    entry = _round_up(entry_bytes(state) + HEAD_BYTES, layout.align)
     match state:
         case MapState():
             return state.capacity * entry + len(state.keys) * _index(state.capacity, layout)
-        case MeterState() | LpmState():
-            return state.capacity * entry + _index(state.capacity, layout)
-        case FragmentState():
+        case MeterState() | LpmState() | FragmentState():
             return state.capacity * entry + _index(state.capacity, layout)
         case AclState():
             return state.capacity * entry
         case CounterState():
-            return state.size * COUNTER_BYTES
+            return state.size * entry_bytes(state)
         case PoolState():
             return -(-state.size // 8) + 4 * state.size
 
@@ -120,11 +92,6 @@ def _index(capacity: int, layout: Layout) -> int:
 
 def _round_up(value: int, step: int) -> int:
     return -(-value // step) * step
-
-
-def capacity_of(state: State) -> int:
-    """Entries a state is declared for."""
-    return state.size if isinstance(state, PoolState | CounterState) else state.capacity
 
 
 def writers(program: Program, state: State) -> tuple[Insert | Delete | Touch | StoreEntry | Police, ...]:

@@ -49,7 +49,6 @@ from cora.ir.nodes import (
     Lookup,
     Meta,
     Police,
-    Program,
     Reject,
     Select,
     Store,
@@ -76,25 +75,28 @@ def words(type_: Type, word_bits: int) -> int:
     return 1 if isinstance(type_, EntryRef) else -(-bits_of(type_) // word_bits)
 
 
-def block_operations(block: Block, word_bits: int) -> Counter[str]:
+# Blocks by identity: hashing a block by its contents costs more than counting it. The block is kept so that its
+# identity stays its own.
+_counted: dict[tuple[int, int], tuple[Block, Operations]] = {}
+_COUNTED_LIMIT = 20_000
+
+
+def block_operations(block: Block, word_bits: int) -> Operations:
     """Operations of a block: its instructions and its terminator."""
-    total: Counter[str] = Counter()
-    for node in (*block.instructions, block.terminator):
-        total.update(node_operations(node, word_bits))
-    return total
+    key = (id(block), word_bits)
+    if key not in _counted:
+        total: Counter[str] = Counter()
+        for node in (*block.instructions, block.terminator):
+            total.update(node_operations(node, word_bits))
+        if len(_counted) >= _COUNTED_LIMIT:
+            _counted.clear()
+        _counted[key] = (block, total)
+    return _counted[key][1]
 
 
 def node_operations(node: Instruction | Terminator, word_bits: int) -> dict[str, int]:
     """Operations of one node on words of ``word_bits`` bits."""
     return NODE_OPERATIONS[type(node)](node, word_bits)
-
-
-def program_operations(program: Program, word_bits: int) -> Counter[str]:
-    """Operations of all blocks together, each once (for code size, not for time)."""
-    total: Counter[str] = Counter()
-    for block in program.blocks:
-        total.update(block_operations(block, word_bits))
-    return total
 
 
 # Instructions per word of each binary operator; multiplication and division are operations of their own.

@@ -59,13 +59,19 @@ class Instance:
 
 @dataclass(frozen=True)
 class Model:
-    """The parameters of one target, by name; ``sources`` maps a source's key to its full reference."""
+    """The parameters of one target, by name.
+
+    Attributes:
+        sources: a source's key to its full reference.
+        drawn: values that stand in for the parameters' own, as in a sample of the box.
+    """
 
     name: str
     version: str
     parameters: Mapping[str, Parameter]
     sources: Mapping[str, str] = field(default_factory=dict)
     instances: Mapping[str, Instance] = field(default_factory=dict)
+    drawn: Mapping[str, float] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> float:
         """The value of a parameter.
@@ -73,7 +79,8 @@ class Model:
         Raises:
             KeyError: the model has no such parameter (a defect of the backend, not of the user's input).
         """
-        return self.parameters[name].value
+        drawn = self.drawn.get(name)
+        return self.parameters[name].value if drawn is None else drawn
 
     def __iter__(self) -> Iterator[Parameter]:
         return iter(self.parameters.values())
@@ -84,21 +91,30 @@ class Model:
         return f"{what.strip()} ({self.sources.get(key, key)})"
 
     def with_values(self, values: Mapping[str, float]) -> Model:
-        """A copy with some values replaced, for sampling the parameter box and for card instances.
+        """A copy that gives these values; the parameters keep their own value, bounds and source.
 
         Raises:
             KeyError: the model has no such parameter.
         """
-        changed = {n: replace(self.parameters[n], value=v) for n, v in values.items()}
-        return replace(self, parameters={**self.parameters, **changed})
+        for name in values:
+            self.parameters[name]
+        return replace(self, drawn={**self.drawn, **values})
 
     def pinned(self, values: Mapping[str, float]) -> Model:
-        """As `with_values`, and the replaced figures are taken as exact (P10 = value = P90)."""
+        """A copy in which these figures are exact: P10 = value = P90.
+
+        Raises:
+            KeyError: the model has no such parameter.
+        """
         changed = {n: replace(self.parameters[n], value=v, low=v, high=v) for n, v in values.items()}
         return replace(self, parameters={**self.parameters, **changed})
 
     def rescaled(self, values: Mapping[str, float]) -> Model:
-        """As `with_values`, with P10 and P90 moved along in proportion (pinned where the old value was 0)."""
+        """A copy with these values, P10 and P90 moved along in proportion (exact where the old value was 0).
+
+        Raises:
+            KeyError: the model has no such parameter.
+        """
         changed = {n: _rescale(self.parameters[n], v) for n, v in values.items()}
         return replace(self, parameters={**self.parameters, **changed})
 

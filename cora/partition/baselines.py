@@ -13,11 +13,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from cora.partition.instance import Instance, Option, Vector
 from cora.partition.placement import (
-    ROOM,
     Placement,
     code_used,
     cores_needed,
@@ -36,7 +33,7 @@ _COMBINATIONS = 512
 
 @dataclass(frozen=True)
 class Aim:
-    """What a placement is for: ``rate`` packets/s with the fewest of at most ``most`` cores, or the most with ``cores``."""
+    """What a placement is for: ``rate`` packets/s with the fewest of ``most`` cores, or the most with ``cores``."""
 
     rate: float | None
     cores: int | None
@@ -64,7 +61,7 @@ class Rules:
     aim: Aim
 
     def settled(self, wanted: Sequence[int]) -> list[int] | None:
-        """Places of units, none nearer to the wire than wanted, as near as legality lets them; None when there is no way."""
+        """Places of units, none nearer to the wire than wanted, as near as they legally can be; None without any."""
         places = []
         for unit, place in enumerate(wanted):
             nearest = self._from(unit, place)
@@ -89,8 +86,10 @@ class Rules:
     def _from(self, unit: int, place: int) -> int | None:
         return next((p for p in range(place, self.instance.last + 1) if self.units.allowed[unit, p]), None)
 
-    def placement(self, places: Sequence[int]) -> Placement | None:
+    def placement(self, places: Sequence[int] | None) -> Placement | None:
         """The placement with the best tiers for these places, None when a memory or a code store is too small."""
+        if places is None:
+            return None
         nodes = tuple(places[u] for u in self.units.of_node)
         choices = {name: [o for o in options if o.place == places[self.units.of_state[name]]]
                    for name, options in self.instance.options.items()}
@@ -158,13 +157,12 @@ class Rules:
     # The rules.
 
     def host_only(self) -> Placement | None:
-        places = self.settled([self.instance.last] * len(self.units.allowed))
-        return places and self.placement(places)
+        return self.placement(self.settled([self.instance.last] * len(self.units.allowed)))
 
     def traffic_only(self) -> Placement | None:
         held = set(self.units.of_state.values())
-        places = self.settled([self.instance.last if u in held else 0 for u in range(len(self.units.allowed))])
-        return places and self.placement(places)
+        wanted = [self.instance.last if u in held else 0 for u in range(len(self.units.allowed))]
+        return self.placement(self.settled(wanted))
 
     def state_only(self) -> Placement | None:
         held = self.stateful()
@@ -177,7 +175,7 @@ class Rules:
                 trial = list(wanted)
                 trial[unit] = place
                 places = self.settled(trial)
-                made = places and self.placement(places)
+                made = self.placement(places)
                 if places and made and places[unit] == place:
                     wanted, best = trial, made
                     break
@@ -213,12 +211,12 @@ class Rules:
                     trial = [w if u in held or free is None else free for u, w in enumerate(wanted)]
                     trial[unit] = place
                     places = self.settled(trial)
-                    made = places and self.placement(places)
+                    made = self.placement(places)
                     if places and made:
                         yield places, made
 
     def moved(self, placement: Placement, state: str, place: int) -> Placement | None:
-        """A plan with one state at another place and as little else changed as legality needs; None when it cannot be there."""
+        """The placement with one state elsewhere and as little else changed as legality needs; None if it cannot be."""
         unit = self.units.of_state[state]
         wanted = self._wanted(placement)
         if place < wanted[unit]:

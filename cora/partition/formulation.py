@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -32,13 +33,17 @@ class Affine:
     """A constant plus coefficients of variables."""
 
     constant: float = 0.0
-    terms: dict[int, float] = field(default_factory=lambda: defaultdict(float))
+    terms: dict[int, float] = field(default_factory=dict)
 
     def add(self, other: Affine, factor: float) -> None:
         """Add ``factor * other``."""
         self.constant += factor * other.constant
         for variable, coefficient in other.terms.items():
-            self.terms[variable] += factor * coefficient
+            self.plus(variable, factor * coefficient)
+
+    def plus(self, variable: int, coefficient: float) -> None:
+        """Add ``coefficient * variable``."""
+        self.terms[variable] = self.terms.get(variable, 0.0) + coefficient
 
 
 @dataclass(frozen=True)
@@ -98,7 +103,7 @@ class Formulation:
         forms.append(Affine(0.0))
         if not any(allowed):
             self._row(Affine(0.0), low=1.0)
-        for before, after in zip(forms, forms[1:], strict=False):
+        for before, after in pairwise(forms):
             self._at_least(before, after)
         return forms
 
@@ -133,10 +138,10 @@ class Formulation:
                 form = self.at(self.units.of_state[name], place)
                 for option, variable in options:
                     if option.place == place:
-                        form.terms[variable] -= 1.0
+                        form.plus(variable, -1.0)
                 self._row(form, 0.0, 0.0)
             for option, variable in options:
-                filled[option.place, option.tier].terms[variable] += option.amount
+                filled[option.place, option.tier].plus(variable, option.amount)
         for (place, name), form in filled.items():
             capacity = next(t.capacity for t in self.instance.target.places[place].tiers if t.name == name)
             if self.stores and sum(form.terms.values()) > capacity:
@@ -151,7 +156,7 @@ class Formulation:
                     self._at_least(source, target)
 
     def _steering(self) -> None:
-        """z = 1: the group's share on the fast path is nothing, all its packets start at the host; z = 0: all of it may.
+        """z = 1: the group's share on the fast path is nothing, all its packets start at the host; z = 0: all may.
 
         More breakpoints (a share of the flows) become more columns of this one-hot choice.
         """
@@ -215,7 +220,7 @@ class Formulation:
     def _utilisation(self, constant: Vector, rows: Vector, column: int, scale: float) -> int:
         variable = self.base.variable()
         form = self._column(constant, rows, column, scale)
-        form.terms[variable] -= 1.0
+        form.plus(variable, -1.0)
         self._row(form, 0.0, 0.0)
         return variable
 
@@ -256,7 +261,7 @@ class Formulation:
         return constant, rows
 
     def _visits(self) -> None:
-        """Coming to a middle place is not linear in a, since a packet may pass it by: v >= "target there, source not yet"."""
+        """Coming to a middle place is not linear in a (packets may pass it by): v >= "target there, source not yet"."""
         self.visits: list[tuple[tuple[int, float], int]] = []
         for edge in self.units.edges:
             for place in range(1, self.last):
@@ -268,14 +273,14 @@ class Formulation:
                 if not any(c for c in row.terms.values()) and row.constant >= 0:
                     continue
                 variable = self.base.variable(0, 1)
-                row.terms[variable] += 1.0
+                row.plus(variable, 1.0)
                 self._row(row, low=0.0)
                 self.visits.append(((place, edge.share), variable))
 
     # Solving.
 
     def add_cut(self, loads: Vector) -> None:
-        """Cut at a placement's utilisations: |u|_s >= g.u for every u, with g the unit vector of the dual norm there."""
+        """Cut at a placement's utilisations: |u|_s >= g.u for every u, g being the dual norm's unit vector there."""
         top = float(loads.max())
         weights = (loads / top) ** self.instance.exponent
         dual = np.where(loads > 0, weights / np.where(loads > 0, loads / top, 1.0), 0.0)

@@ -46,6 +46,7 @@ class Instance:
         allowed: [N, L] whether a node's own code may run at a place.
         edge_cross: [E, L, K] of moving on an edge from place l-1 to l (row 0 is zero).
         crossable: [E, L] whether that is possible.
+        edge_reach: [E, L, K] sums of edge_cross up to each place; edge_ends: [2, E] numbers of source and target.
         edge_share: [E] share of packets.
         visit: [L, K] of one packet coming to a place.
         options: per state where it may be; empty when nowhere. refusals: why not elsewhere.
@@ -62,6 +63,8 @@ class Instance:
     node_cost: Vector
     allowed: NDArray[np.bool_]
     edge_cross: Vector
+    edge_reach: Vector
+    edge_ends: NDArray[np.intp]
     crossable: NDArray[np.bool_]
     edge_share: Vector
     visit: Vector
@@ -87,7 +90,7 @@ def build(program: Program, profile: Profile, target: Target) -> Instance:
     """Ask a target about every piece, state and crossing of a program under a profile.
 
     Raises:
-        CoraError: `Kind.PROFILE_MISMATCH`, `Kind.TOO_MANY_PATHS`, or `Kind.BAD_TARGET` for a demand that makes no sense.
+        CoraError: `Kind.PROFILE_MISMATCH`, `Kind.TOO_MANY_PATHS`; `Kind.BAD_TARGET` for a demand that makes no sense.
     """
     check_profile(program, profile)
     return _Builder(program, profile, target, expand(program, profile)).instance()
@@ -115,6 +118,7 @@ class _Builder:
         costs = {key: [self.code_cost(piece, place) for place in self.places] for key, piece in pieces.items()}
         counts = self.access_counts()
         crossing = [[self.edge_cross(e, place) for place in self.places] for e in graph.edges]
+        cross = _stack(crossing, len(self.places), self.width)
         node_cost = np.array([[self.node_cost(i, n, costs, place) for place in self.places]
                               for i, n in enumerate(graph.nodes)])
         possible = np.array([[costs[n.label, n.piece.part][place] is not None for place in self.places]
@@ -125,8 +129,10 @@ class _Builder:
             base=self.vector(self.target.wire(self.frame), "the wire"),
             node_cost=np.where(possible[:, :, None], node_cost, 0.0),
             allowed=possible,
-            edge_cross=_stack(crossing, len(self.places), self.width),
-            crossable=np.array([[v is not None for v in row] for row in crossing]).reshape(-1, len(self.places)),
+            edge_cross=cross,
+            edge_reach=cross.cumsum(axis=1),
+            edge_ends=np.array([(e.source, e.target) for e in graph.edges], np.intp).reshape(-1, 2).T,
+            crossable=np.array([[v is not None for v in r] for r in crossing], np.bool_).reshape(-1, len(self.places)),
             edge_share=np.array([e.packets / graph.packets for e in graph.edges]),
             visit=np.array([self.visit(place) for place in self.places]),
             options={s.name: tuple(self.options_of(s, counts)) for s in self.program.states},

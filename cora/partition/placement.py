@@ -35,14 +35,11 @@ def demand_of(instance: Instance, placement: Placement) -> Vector:
     """[K] mean demand of one packet, the last column its unloaded latency."""
     places = np.array(placement.nodes)
     total = instance.base + instance.node_cost[np.arange(len(places)), places].sum(axis=0)
-    if instance.graph.edges:
-        source = places[[e.source for e in instance.graph.edges]]
-        target = places[[e.target for e in instance.graph.edges]]
-        reach = instance.edge_cross.cumsum(axis=1)
-        rows = np.arange(len(source))
-        total = total + (reach[rows, target] - reach[rows, source]).sum(axis=0)
-        moved = target > source
-        total = total + (instance.edge_share[moved, None] * instance.visit[target[moved]]).sum(axis=0)
+    source, target = places[instance.edge_ends]
+    rows = np.arange(len(source))
+    total = total + (instance.edge_reach[rows, target] - instance.edge_reach[rows, source]).sum(axis=0)
+    moved = target > source
+    total = total + (instance.edge_share[moved, None] * instance.visit[target[moved]]).sum(axis=0)
     for name, (place, tier) in placement.states.items():
         option = instance.option(name, place, tier)
         assert option is not None, f"{name} may not be in {tier}"

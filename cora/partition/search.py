@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from cora.errors import CoraError
+from cora.partition.baselines import Aim
 from cora.partition.formulation import Formulation, Goal, Limits
 from cora.partition.instance import Instance, Vector
 from cora.partition.placement import (
@@ -28,7 +29,7 @@ from cora.partition.placement import (
 )
 from cora.partition.units import Units
 
-# The tangent cuts stop when the true soft maximum is within this of the proven bound: a twentieth of the 0.1 % asked for.
+# The tangent cuts stop when the true soft maximum is within this of the proven bound (0.1 % is what a plan promises).
 CUT_GAP = 5e-5
 # Kept from the limits handed to a solver, which holds rows to about 1e-6 only; the exact check has no tolerance.
 _MARGIN = 1e-5
@@ -79,6 +80,7 @@ class Search:
     stages: list[Stage] = field(default_factory=list)
     variables: int = 0
     rows: int = 0
+    scale: float = 1.0
 
     def __post_init__(self) -> None:
         self.deadline = time.perf_counter() + self.time_limit
@@ -100,7 +102,9 @@ class Search:
         top: tuple[float, Found] | None = None
         bound: float | None = None
         given = limits if limits.load is None else Limits(limits.load * (1 - _MARGIN), limits.host)
-        for solves in range(1, _ROUNDS + 1):
+        solves = 0
+        while solves < _ROUNDS:
+            solves += 1
             outcome = model.solve(goal, cores, given, self.solver, self.deadline - time.perf_counter(), without)
             if outcome.status == "infeasible":
                 return None
@@ -172,7 +176,8 @@ class Search:
         return Found((last or found).placement, (last or found).demand, cores, found.proven)
 
     def for_cores(self, cores: int, scale: float) -> Found | None:
-        """The plan with the largest throughput with exactly ``cores`` host cores; ``scale`` is about that throughput."""
+        """The plan with the largest throughput on exactly ``cores`` host cores; ``scale`` is about that throughput."""
+        self.scale = scale
         model = self.formulation(scale, host_allowed=cores > 0)
         found = self.best(model, "load", cores, Limits(), "throughput")
         if found is None:
@@ -183,6 +188,16 @@ class Search:
         last = self.best(model, "latency", cores, Limits(load, host), "latency") or least
         return Found(last.placement, last.demand, cores, found.proven)
 
+    def other(self, model: Formulation, aim: Aim, placement: Placement) -> Placement | None:
+        """The best placement that keeps some state at another place; its stages are no evidence for the plan."""
+        stages = len(self.stages)
+        cores = max(aim.most, 1)
+        rate = aim.rate is not None
+        found = self.best(model, "host" if rate else "load", cores, Limits(load=1.0 if rate else None), "second best",
+                          without=[placement.states])
+        del self.stages[stages:]
+        return None if found is None else found.placement
+
 
 def _loosened(host: float) -> float:
     """A limit that a placement with this host work meets in spite of a solver's tolerance."""
@@ -190,7 +205,7 @@ def _loosened(host: float) -> float:
 
 
 def settle(instance: Instance, found: Found) -> Found:
-    """Put code that was never seen to run where the code before it runs, as far as it may: the same choice every time."""
+    """Put code that was never seen to run where the code before it runs, if it may: the same choice every time."""
     nodes = list(found.placement.nodes)
     before: dict[int, list[int]] = {}
     for edge in instance.graph.edges:

@@ -48,7 +48,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a solver said. ``values`` is empty without a solution; ``bound`` is a proven lower bound on the objective or None."""
+    """What a solver said. ``values``: empty without a solution; ``bound``: a proven lower bound, None without one."""
 
     status: Status
     values: Sequence[float]
@@ -90,7 +90,7 @@ def solve(program: Program, solver: str, time_limit: float) -> Outcome:
             with _silence():
                 result = problem.solve(engine)
             status, bound = _status(problem, result, solver)
-            values = [float(v.varValue) for v in variables] if status in ("optimal", "feasible") else []
+            values = _values(program, variables) if status in ("optimal", "feasible") else []
     except (pulp.PulpError, OSError, RuntimeError, TypeError) as error:
         raise fail(Kind.SOLVER, f"the solver {solver} failed: {error}", where="--solver",
                    hint=f"try the other one: --solver {'cbc' if solver == 'highs' else 'highs'}") from error
@@ -98,6 +98,11 @@ def solve(program: Program, solver: str, time_limit: float) -> Outcome:
     if status == "optimal" and bound is None:
         bound = objective
     return Outcome(status, values, objective, bound, time.perf_counter() - started)
+
+
+def _values(program: Program, variables: Sequence[Any]) -> list[float]:
+    """A variable that stands in no row has no value to PuLP; any will do."""
+    return [low if v.varValue is None else float(v.varValue) for v, low in zip(variables, program.lower, strict=True)]
 
 
 def _pulp_problem(pulp: Any, program: Program) -> tuple[Any, list[Any]]:
@@ -128,7 +133,8 @@ def _engine(pulp: Any, solver: str, time_limit: float) -> Any:
         engine = pulp.COIN_CMD(msg=False, timeLimit=time_limit, gapRel=_GAP, threads=1)
     if not engine.available():
         package = "highspy" if solver == "highs" else "pulp[cbc]"
-        raise fail(Kind.SOLVER, f"the solver {solver} is not installed", where="--solver", hint=f"pip install {package}")
+        raise fail(Kind.SOLVER, f"the solver {solver} is not installed", where="--solver",
+                   hint=f"pip install {package}")
     return engine
 
 

@@ -1,8 +1,9 @@
 """Units of placement: nodes and states that are at one place in any plan, or in any plan worth looking at.
 
-Forced together: all code that touches one component of state, and that state. Contracted: code the profile never saw
-follows the only unit it is reached from, if it may run wherever that may; and runs of stateless code without an
-observed decision between them stay together when the target allows both in the same places.
+Forced together: all code that touches one component of state, and that state; then whatever lies on a cycle between
+such groups, since packets only move away from the wire. Contracted: code the profile never saw follows the only unit it
+is reached from, if it may run wherever that may; and runs of stateless code without an observed decision between them
+stay together when the target allows both in the same places.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ def units_of(instance: Instance) -> Units:
     """Group the nodes and states of an instance."""
     grouping = _Grouping(instance)
     grouping.contract_unseen()
+    grouping.join_cycles()
     grouping.contract_runs()
     return grouping.units()
 
@@ -82,7 +84,9 @@ class _Grouping:
 
     def allowed_of(self, element: int) -> NDArray[np.bool_]:
         places = len(self.instance.target.places)
-        ok = self.instance.allowed[element].copy() if element < len(self.instance.allowed) else np.ones(places, np.bool_)
+        ok = np.ones(places, np.bool_)
+        if element < len(self.instance.allowed):
+            ok &= self.instance.allowed[element]
         for state, component in self.components.items():
             if self.home[component] == element:
                 there = {o.place for o in self.instance.options[state]}
@@ -120,6 +124,18 @@ class _Grouping:
             into = sources.pop()
             if (self.allowed[i] | ~self.allowed[into]).all():
                 self.merge(into, i)
+
+    def join_cycles(self) -> None:
+        import networkx as nx
+
+        _, after = self.adjacency()
+        graph = nx.DiGraph((source, target) for source, targets in after.items() for target in targets)
+        for cycle in nx.strongly_connected_components(graph):
+            first, *rest = sorted(cycle)
+            for unit in rest:
+                self.allowed[first] = self.allowed[first] & self.allowed[unit]
+                self.stateful |= {first} if unit in self.stateful else set()
+                self.merge(first, unit)
 
     def contract_runs(self) -> None:
         before, after = self.adjacency()

@@ -31,9 +31,9 @@ def load(path: str | Path, overrides: Mapping[str, str] | None = None) -> Progra
         raise fail(Kind.FILE_UNREADABLE, f"{len(raw)} bytes are more than a program can have ({MAX_SOURCE})",
                    where=str(path), hint="is this really an .nf file?")
     try:
-        text = raw.decode("utf-8")
+        text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise fail(Kind.FILE_UNREADABLE, f"byte {error.start} is no UTF-8 text", where=str(path),
+        raise fail(Kind.FILE_UNREADABLE, f"the file is no UTF-8 text (first at byte {error.start})", where=str(path),
                    hint="is this really an .nf file?") from error
     return loads(text, str(path), overrides)
 

@@ -110,6 +110,9 @@ class Constants:
         if value is None:
             self.errors.add(Kind.TYPE_MISMATCH, f"'{expr.op}' does not take {type_}", expr.span)
             return None
+        if abs(value) >= INTEGER.limit:
+            self.errors.add(Kind.VALUE_RANGE, "this value does not fit in 128 bits", expr.span)
+            return None
         return Number(BOOLEAN if is_bool else type_, value)
 
     def choose(self, expr: ast.Choose) -> Number | None:

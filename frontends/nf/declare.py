@@ -22,12 +22,18 @@ from cora.frontends.nf.types import (
     flatten_type,
     scalar_named,
 )
+from cora.frontends.nf.words import NOT_YET, NOT_YET_HINT, not_yet, refused_name
 from cora.ir import nodes
 from cora.ir.span import Span
+from cora.ir.types import bits_of
 
 FACES = ("wire", "host", "vf")
 MAX_CAPACITY = 1 << 28
 MAX_ENTRY_BITS = 512 * 8
+MAX_FIELDS = 64
+# Entries of one priority are compared in pairs.
+MAX_SAME_PRIORITY = 1000
+MAX_ERRORS = 50
 # Products of 10**9 and a burst must fit 63 bits (docs/semantics.md, section 5).
 MAX_BURST = (1 << 63) // 10**9
 
@@ -81,24 +87,37 @@ class Errors:
 
     def __init__(self) -> None:
         self.found: list[Diagnostic] = []
+        # Every name the program declares anywhere.
+        self.declared: dict[str, Span] = {}
 
     def add(self, kind: Kind, message: str, span: Span, hint: str | None = None,
             notes: Iterable[tuple[str, Span | None]] = ()) -> None:
         diagnostic = Diagnostic(kind, message, span, hint=hint, notes=tuple(notes))
-        if diagnostic not in self.found:
+        if diagnostic not in self.found and len(self.found) < MAX_ERRORS:
             self.found.append(diagnostic)
 
     def unknown(self, what: str, name: str, span: Span, known: Iterable[str]) -> None:
         """An unknown name, with the nearest known one as the suggestion."""
-        names = sorted(known)
+        if name in NOT_YET:
+            self.add(Kind.NOT_YET, not_yet(name), span, NOT_YET_HINT)
+            return
+        names = sorted(set(known))
         near = difflib.get_close_matches(name, names, 1, 0.6)
         hint = f"did you mean '{near[0]}'?" if near else (f"known: {', '.join(names[:12])}" if names else None)
-        self.add(Kind.UNKNOWN_NAME, f"there is no {what} '{name}'", span, hint)
+        elsewhere = self.declared.get(name)
+        if elsewhere is not None and (elsewhere.line, elsewhere.column) > (span.line, span.column):
+            hint = "a name is known from its declaration on: move that up"
+        notes = [] if elsewhere is None else [(f"'{name}' is declared here", _head(elsewhere))]
+        self.add(Kind.UNKNOWN_NAME, f"there is no {what} '{name}'", span, hint, notes)
 
 
 def declare(source: ast.Source, overrides: Mapping[str, str], errors: Errors) -> Symbols:
     """Process all declarations of a program in order; ``overrides`` replaces values of configs by name."""
     declarer = _Declarer(errors, overrides)
+    for item in source.items:
+        name = getattr(item, "name", None)
+        if isinstance(name, str):
+            errors.declared.setdefault(name, item.span)
     for item in source.items:
         declarer.item(item)
     declarer.finish(source)
@@ -122,10 +141,11 @@ class _Declarer:
         before = self.symbols.spans.get(name)
         if before is not None:
             self.errors.add(Kind.DUPLICATE_NAME, f"'{name}' is declared twice", span, "give one of them another name",
-                            [("first declared here", before)])
+                            [("first declared here", _head(before))])
             return False
-        if scalar_named(name) is not None or name in ("min", "max"):
-            self.errors.add(Kind.DUPLICATE_NAME, f"'{name}' is a built-in name", span, "choose another name")
+        refused = refused_name(name)
+        if refused is not None:
+            self.errors.add(Kind.DUPLICATE_NAME, refused, _head(span), "choose another name")
             return False
         self.symbols.spans[name] = span
         return True
@@ -145,7 +165,7 @@ class _Declarer:
 
     def type(self, name: ast.Name) -> LanguageType | None:
         found = scalar_named(name.text) or self.symbols.structs.get(name.text)
-        if found is None:
+        if found is None and name.text not in self.constants.failed:
             self.errors.unknown("type", name.text, name.span,
                                 ["bool", "u8", "u16", "u32", "u64", "u128", "ipv4", "ipv6", "mac", "duration",
                                  *self.symbols.structs])
@@ -197,8 +217,16 @@ class _Declarer:
         self.symbols.consts[item.name] = found
 
     def struct(self, item: ast.StructDecl) -> None:
-        fields = self.fields(item.fields)
-        self.symbols.structs[item.name] = Struct(item.name, tuple(fields))
+        before = len(self.errors.found)
+        made = Struct(item.name, tuple(self.fields(item.fields)))
+        scalars = sum(scalar_count(t) for _, t in made.fields)
+        if scalars > MAX_FIELDS:
+            self.errors.add(Kind.VALUE_RANGE, f"struct '{item.name}' holds {scalars} scalars, at most {MAX_FIELDS} are "
+                                              "possible", _head(item.span))
+        if len(self.errors.found) > before:
+            self.constants.failed.add(item.name)
+            return
+        self.symbols.structs[item.name] = made
 
     def fields(self, items: Iterable[ast.FieldItem]) -> list[tuple[str, LanguageType]]:
         seen: dict[str, Span] = {}
@@ -336,7 +364,11 @@ class _Declarer:
         keys = self.keys(item, fields)
         flat = [pair for name, type_ in fields for pair in flatten_type(type_, name)]
         allocs = self.allocs(item, dict(fields))
-        if not fields:
+        bits = sum(bits_of(t.ir) for _, t in flat)
+        if bits > MAX_ENTRY_BITS:
+            self.errors.add(Kind.VALUE_RANGE, f"an entry of map '{item.name}' has {bits} bits, at most {MAX_ENTRY_BITS} "
+                                              "are possible", _head(item.span))
+        if not item.entry:
             self.errors.add(Kind.BAD_DECLARATION, f"map '{item.name}' has no entry fields", _head(item.span),
                             "add for example: entry { src: ipv4, packets: u64 }")
         if capacity is None or keys is None or allocs is None or not fields:
@@ -569,13 +601,18 @@ class _Declarer:
     def overlaps(self, entries: list[nodes.AclEntry], kinds: list[nodes.MatchKind]) -> None:
         by_priority: dict[int, list[nodes.AclEntry]] = {}
         for e in entries:
-            for other in by_priority.get(e.priority, ()):
+            same = by_priority.setdefault(e.priority, [])
+            if len(same) == MAX_SAME_PRIORITY:
+                self.errors.add(Kind.VALUE_RANGE, f"more than {MAX_SAME_PRIORITY} entries have priority {e.priority}",
+                                e.span, "leave all priorities out: then the first entry that matches wins")
+                return
+            for other in same:
                 if other.values != e.values and all(
                         _meet(a, b, k) for a, b, k in zip(e.match, other.match, kinds, strict=True)):
                     self.errors.add(Kind.BAD_DECLARATION, f"two entries of priority {e.priority} match the same packet "
                                                           "and give different values", e.span,
                                     "give one of them a larger priority", [("the other entry", other.span)])
-            by_priority.setdefault(e.priority, []).append(e)
+            same.append(e)
 
     def lpm(self, item: ast.TableDecl, key: list[tuple[str, Scalar]], values: list[tuple[str, Scalar]],
             capacity: int | None) -> nodes.LpmState | None:
@@ -656,6 +693,14 @@ def _handler(declarer: _Declarer, item: ast.HandlerDecl) -> None:
 
 
 def _function(declarer: _Declarer, item: ast.FunctionDecl) -> None:
+    seen: dict[str, Span] = {}
+    for param in item.params:
+        refused = refused_name(param.name)
+        if refused is not None or param.name in seen:
+            notes = [("first here", seen[param.name])] if param.name in seen else []
+            declarer.errors.add(Kind.DUPLICATE_NAME, refused or f"parameter '{param.name}' stands twice", param.span,
+                                "choose another name", notes)
+        seen[param.name] = param.span
     declarer.symbols.functions[item.name] = item
 
 
@@ -665,6 +710,11 @@ _DECLARE: dict[type, Callable[[_Declarer, Any], None]] = {
     ast.MeterDecl: _Declarer.meter, ast.CounterDecl: _Declarer.counter, ast.TableDecl: _Declarer.table,
     ast.Policy: _Declarer.policy, ast.FunctionDecl: _function, ast.HandlerDecl: _handler,
 }
+
+
+def scalar_count(type_: LanguageType) -> int:
+    """How many scalars a value of a type is made of."""
+    return 1 if isinstance(type_, Scalar) else len(flatten_type(type_, ""))
 
 
 def refill_ns(numbers: Mapping[str, int]) -> int:

@@ -13,6 +13,7 @@ from cora.errors import Kind
 from cora.frontends.nf import ast
 from cora.frontends.nf.builder import Builder
 from cora.frontends.nf.declare import Errors, Symbols
+from cora.frontends.nf.words import NOT_YET, NOT_YET_HINT, not_yet
 from cora.ir import nodes
 from cora.ir.headers import ETHERTYPE, ICMP6_ERRORS, ICMP_ERRORS, PROTOCOL, field_of
 from cora.ir.span import Span
@@ -36,8 +37,12 @@ _FRAGMENT_FAILED = {"malformed": "malformed fragment", "tiny": "tiny fragment", 
 
 @dataclass
 class Node:
-    """A step of the tree: the handler whose pattern ends here, and the headers that longer patterns go on with."""
+    """A step of the tree: the handler whose pattern ends here, and the headers that longer patterns go on with.
 
+    ``span`` is the first pattern with this step; the code that checks the step's header carries it.
+    """
+
+    span: Span
     handler: ast.HandlerDecl | None = None
     children: dict[str, Node] = field(default_factory=dict)
 
@@ -84,7 +89,7 @@ class Dispatch:
     # Patterns.
 
     def tree(self, port: str) -> Node:
-        root = Node()
+        root = Node(self.span)
         for handler in self.symbols.handlers:
             if port not in {n.text for n in handler.ports}:
                 continue
@@ -105,7 +110,7 @@ class Dispatch:
             if name not in _AFTER.get(before, ()):
                 self.bad_step(handler, step, before)
                 return
-            node = node.children.setdefault(name, Node())
+            node = node.children.setdefault(name, Node(handler.path_span))
             before = name
         if quoted and not before.startswith("quoted."):
             self.errors.add(Kind.BAD_PATTERN, "'quoted' must be followed by the quoted packet's headers",
@@ -118,6 +123,9 @@ class Dispatch:
         node.handler = handler
 
     def bad_step(self, handler: ast.HandlerDecl, step: str, before: str) -> None:
+        if step in NOT_YET:
+            self.errors.add(Kind.NOT_YET, not_yet(step), handler.path_span, NOT_YET_HINT)
+            return
         follow = [n.removeprefix("quoted.") for n in _AFTER.get(before, ())]
         if before in ("icmp", "icmp6"):
             follow = ["quoted"]
@@ -168,6 +176,7 @@ class Dispatch:
         if eth is None:
             self.block(label, (), nodes.Drop("no handler", self.span))
             return label
+        self.span = eth.span
         after = self.builder.label(f"{port}_l2")
         self.extract(label, "eth", after, self.span, self.symbols.policies.vlan_tags)
         self.layer2(after, eth, frozenset({"eth"}))
@@ -180,7 +189,7 @@ class Dispatch:
         tagged, plain = self.builder.label("tagged"), self.builder.label("untagged")
         outcomes = (("ok", tagged), ("absent", plain))
         self.block(label, (), nodes.Extract("vlan", 0, False, False, outcomes, self.span))
-        bare = Node(node.handler, {k: v for k, v in node.children.items() if k != "vlan"})
+        bare = Node(node.span, node.handler, {k: v for k, v in node.children.items() if k != "vlan"})
         both = _overlay(node.children["vlan"], bare)
         self.layer3(tagged, both, headers | {"vlan"}, both.handler)
         self.layer3(plain, bare, headers, bare.handler)
@@ -194,6 +203,7 @@ class Dispatch:
         self.switch(label, "eth", "type", [(ETHERTYPE[k], labels[k]) for k in kinds], self.enter(fallback, headers))
         for kind in kinds:
             child = node.children[kind]
+            self.span = child.span
             handler = child.handler or fallback
             after = self.builder.label(f"{self.port}_{kind}_ok")
             limit = self.symbols.policies.ipv6_headers if kind == "ipv6" else 0
@@ -212,6 +222,7 @@ class Dispatch:
         self.switch(whole, kind, "proto", cases, self.enter(fallback, headers))
         for k in kinds:
             child = node.children[k]
+            self.span = child.span
             provided = headers | {k} | ({"l4"} if k in ("tcp", "udp") else frozenset())
             handler = child.handler or fallback
             if not child.children:
@@ -225,9 +236,8 @@ class Dispatch:
         """Deal with fragments of the protocols that have handlers; the label where whole packets go on."""
         policy = self.symbols.policies.fragments
         if policy is None:
-            span = next(h.path_span for h in self.handlers.values()) if self.handlers else self.span
-            self.errors.add(Kind.BAD_DECLARATION, "handlers read ports or ICMP headers, which later fragments lack",
-                            span, "say what happens to fragments: 'fragments track;', 'fragments drop;' or "
+            self.errors.add(Kind.BAD_DECLARATION, "this handler needs a header that later fragments lack", self.span,
+                            "say what happens to fragments: 'fragments track;', 'fragments drop;' or "
                             "'fragments ignore;'")
         if policy in (None, "ignore"):
             return label
@@ -239,7 +249,10 @@ class Dispatch:
         hold = self.builder.label("hold")
         self.block(hold, (), nodes.Hold(self.span))
         targets = {"ok": whole, "hold": hold, **{o: self.drop(r) for o, r in _FRAGMENT_FAILED.items()}}
-        self.block(test, (), nodes.TrackFragment(
+        # Whole packets pass by the tracker, so that they may stay where it cannot be.
+        track = self.builder.label("track")
+        self.block(test, (), nodes.IsFragment(kind, track, whole, self.span))
+        self.block(track, (), nodes.TrackFragment(
             "fragments", kind, tuple((o, targets[o]) for o in nodes.FRAGMENT_OUTCOMES), self.span))
         return whole
 
@@ -249,6 +262,7 @@ class Dispatch:
         errors = ICMP_ERRORS if kind == "icmp" else ICMP6_ERRORS
         name, child = next(iter(node.children.items()))
         inner = self.builder.label(f"{self.port}_{name.replace('.', '_')}")
+        self.span = child.span
         self.switch(label, kind, "type", [(t, inner) for t in errors], self.enter(fallback, headers))
         after = self.builder.label(f"{self.port}_quoted")
         self.extract(inner, name, after, self.span, self.symbols.policies.ipv6_headers if name == "quoted.ipv6" else 0)
@@ -261,6 +275,7 @@ class Dispatch:
         cases = [(PROTOCOL[k.removeprefix("quoted.")], labels[k]) for k in child.children]
         self.switch(after, name, "proto", cases, self.enter(handler, here))
         for k, grandchild in child.children.items():
+            self.span = grandchild.span
             provided = here | {k} | ({"quoted.l4"} if k in ("quoted.tcp", "quoted.udp") else frozenset())
             self.extract(labels[k], k, self.enter(grandchild.handler or handler, provided), self.span)
 
@@ -278,6 +293,6 @@ def _overlay(top: Node, below: Node) -> Node:
     children = {}
     for name in names:
         a, b = top.children.get(name), below.children.get(name)
-        children[name] = _overlay(a, b) if a and b else (a or b or Node())
-    return Node(top.handler or below.handler, children)
+        children[name] = _overlay(a, b) if a and b else (a or below.children[name])
+    return Node(top.span, top.handler or below.handler, children)
 

@@ -320,6 +320,9 @@ class Expressions:
         if value is None:
             self.errors.add(Kind.TYPE_MISMATCH, f"'{op}' does not take {type_}", span)
             return POISON
+        if abs(value) >= INTEGER.limit:
+            self.errors.add(Kind.VALUE_RANGE, "this value does not fit in 128 bits", span)
+            return POISON
         return Number(BOOLEAN if is_bool else type_, value)
 
     def mismatch(self, op: str, left: Number, right: Number, span: Span) -> None:

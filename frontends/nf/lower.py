@@ -29,6 +29,7 @@ from cora.frontends.nf.types import (
     type_name,
     uint,
 )
+from cora.frontends.nf.words import refused_name
 from cora.ir import nodes
 from cora.ir.headers import ICMP6_ERRORS, ICMP_ERRORS, field_of
 from cora.ir.nodes import Terminator, Value
@@ -37,6 +38,8 @@ from cora.ir.types import EntryRef
 
 MAX_UNROLL = 64
 MAX_BLOCKS = 20_000
+MAX_STATEMENTS = 100_000
+MAX_CALLS = 32
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class Returning:
 
 
 class TooLarge(Exception):
-    """The program's graph grew past `MAX_BLOCKS`; reported where it happened."""
+    """The program grew past `MAX_BLOCKS` or `MAX_STATEMENTS`; reported where it happened."""
 
 
 class Lowering:
@@ -75,21 +78,24 @@ class Lowering:
         self.scope: dict[str, Local] = {}
         self.expressions = Expressions(self)
         self.calls: list[Returning] = []
-        self.used: set[str] = set()
+        self._statements = 0
         self._variables = 0
 
     # Handlers.
 
     def handler(self, item: ast.HandlerDecl) -> None:
         """Lower one handler's body at the builder's place."""
-        self.scope = {item.packet: Local(Packet())}
+        before = len(self.errors.found)
+        self.scope = {}
+        self.define(item.packet, Local(Packet()), item.path_span)
         self.body(item.body)
-        if self.builder.here is not None:
+        # What an error left out may be what ends the way.
+        if self.builder.here is not None and len(self.errors.found) == before:
             end = Span(item.span.file, item.span.end_line, max(1, item.span.end_column - 1), item.span.end_line,
                        item.span.end_column)
             self.errors.add(Kind.MISSING_RETURN, "a packet can reach the end of this handler without a verdict", end,
                             "end every way with forward, drop or reject")
-            self.builder.here = None
+        self.builder.here = None
 
     def body(self, body: ast.Body) -> None:
         """Statements in a scope of their own."""
@@ -103,15 +109,21 @@ class Lowering:
         self.scope = outer
 
     def statement(self, statement: ast.Statement) -> None:
-        if len(self.builder.blocks) > MAX_BLOCKS:
-            self.errors.add(Kind.TOO_MANY_PATHS, f"the program grows past {MAX_BLOCKS} blocks here", statement.span,
-                            "calls in loops and nested branches multiply the code: split the function")
+        self._statements += 1
+        blocks, statements = len(self.builder.blocks) > MAX_BLOCKS, self._statements > MAX_STATEMENTS
+        if blocks or statements:
+            size = f"{MAX_BLOCKS} blocks" if blocks else f"{MAX_STATEMENTS} statements"
+            self.errors.add(Kind.TOO_MANY_PATHS, f"the program grows past {size} here", _head(statement.span),
+                            "functions are copied into every call and loops are unrolled: call them less often")
             raise TooLarge
         _STATEMENTS[type(statement)](self, statement)
 
     def define(self, name: str, local: Local, span: Span) -> None:
         before = self.symbols.spans.get(name)
-        if name in self.scope or before is not None:
+        refused = refused_name(name)
+        if refused is not None:
+            self.errors.add(Kind.DUPLICATE_NAME, refused, span, "choose another name")
+        elif name in self.scope or before is not None:
             notes = [("declared here", before)] if before else []
             self.errors.add(Kind.DUPLICATE_NAME, f"'{name}' is already declared", span, "choose another name", notes)
         self.scope[name] = local
@@ -656,12 +668,15 @@ class Lowering:
     def call(self, name: str, args: Sequence[ast.Expr], span: Span, *, wants_value: bool) -> Typed:
         """Inline a function at the builder's place; its value, or `POISON` when it has none."""
         function = self.symbols.functions[name]
-        self.used.add(name)
         if any(c.name == name for c in self.calls):
             chain = " -> ".join([*(c.name for c in self.calls), name])
             self.errors.add(Kind.RECURSION, f"'{name}' calls itself ({chain})", span,
                             "functions are inlined and cannot recurse", [("the function", _head(function.span))])
             return POISON
+        if len(self.calls) >= MAX_CALLS:
+            self.errors.add(Kind.VALUE_RANGE, f"calls nest more than {MAX_CALLS} deep here", span,
+                            "functions are copied into their callers: merge some of them")
+            raise TooLarge
         if wants_value and function.result is None:
             self.errors.add(Kind.TYPE_MISMATCH, f"'{name}' gives no value", span,
                             f"declare what it returns: fn {name}(...) -> u32")

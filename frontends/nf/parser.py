@@ -4,52 +4,24 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-from lark import Lark, Token, Tree, UnexpectedInput
-from lark.exceptions import UnexpectedCharacters, UnexpectedToken
+from lark import Token, Tree, UnexpectedInput
 
 from cora.errors import CoraError, Diagnostic, Kind
 from cora.frontends.nf import ast
+from cora.frontends.nf.grammar import lark_parser
+from cora.frontends.nf.syntax import diagnose, token_span, without_statement
+from cora.frontends.nf.words import NOT_YET as NOT_YET
 from cora.ir.span import Span
 
 MAX_ERRORS = 10
-
-# Words of the language that this version refuses; each is a planned construct, so no program may use it as a name.
-NOT_YET = {
-    "array": "arrays", "sketch": "count-min sketches", "bloom": "Bloom filters", "ring": "consistent-hash rings",
-    "queue": "queues", "timer": "timers", "header": "user-defined headers", "parser": "user-defined parse graphs",
-    "import": "imports", "chain": "chains of network functions", "clone": "clone", "reply": "reply", "flood": "flood",
-    "push": "pushing headers", "pop": "popping headers", "encap": "encapsulation", "decap": "decapsulation",
-    "payload": "payload access", "mpls": "MPLS headers", "gre": "GRE headers", "vxlan": "VXLAN headers",
-    "geneve": "Geneve headers", "esp": "ESP headers", "bth": "RoCEv2 headers",
-}
-
-# What a user sees instead of a terminal's name.
-TERMINAL_NAMES = {
-    "NAME": "a name", "NUMBER": "a number", "DURATION": "a duration such as 30s",
-    "QUANTITY": "a quantity such as 10Mbps",
-    "IPV4": "an IPv4 address", "IPV4_PREFIX": "an IPv4 prefix", "IPV6": "an IPv6 address",
-    "IPV6_PREFIX": "an IPv6 prefix", "MAC": "a MAC address", "STRING": "a quoted text", "COMPARE": "a comparison",
-    "SHIFT": "a shift", "SUM": "'+' or '-'", "PRODUCT": "'*', '/' or '%'", "$END": "the end of the file",
-    "LBRACE": "'{'", "RBRACE": "'}'", "LPAR": "'('", "RPAR": "')'", "LSQB": "'['", "RSQB": "']'", "SEMICOLON": "';'",
-    "COMMA": "','", "COLON": "':'", "DOT": "'.'", "EQUAL": "'='", "SLASH": "'/'", "VBAR": "'|'", "QMARK": "'?'",
-    "BANG": "'!'", "TILDE": "'~'", "CIRCUMFLEX": "'^'", "AMPERSAND": "'&'", "UNDERSCORE": "'_'",
-}
-
-# Operators continue any expression; listing them hides what is really missing.
-_OPERATORS = {"COMPARE", "SHIFT", "SUM", "PRODUCT", "VBAR", "CIRCUMFLEX", "AMPERSAND", "QMARK", "DOT", "__ANON_0",
-              "__ANON_1", "__ANON_2", "__ANON_3"}
-_EXPRESSION = {"NAME", "NUMBER", "DURATION", "QUANTITY", "IPV4", "IPV4_PREFIX", "IPV6", "IPV6_PREFIX", "MAC", "STRING",
-               "BANG", "TILDE", "TRUE", "FALSE", "LPAR"}
-
-
-@lru_cache(maxsize=1)
-def _lark() -> Lark:
-    grammar = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", propagate_positions=True, maybe_placeholders=False)
+# Parsing goes on behind an error only in texts of up to this many characters, since it starts again from the top.
+MAX_RECOVERED = 1 << 18
+MAX_DEPTH = 100
+MAX_PATHS = 64
+# Digits of a literal: 2**128 has 39 in decimal and 128 in binary.
+MAX_DIGITS = 160
 
 
 def parse(text: str, file: str) -> ast.Source:
@@ -60,136 +32,46 @@ def parse(text: str, file: str) -> ast.Source:
     """
     found: list[Diagnostic] = []
     remaining = text
-    while len(found) < MAX_ERRORS:
+    limit = MAX_ERRORS if len(text) <= MAX_RECOVERED else 1
+    while len(found) < limit:
         try:
-            tree: Tree[Any] = _lark().parse(remaining)
+            tree: Tree[Any] = lark_parser().parse(remaining)
         except UnexpectedInput as error:
-            diagnostic, offset = _diagnose(error, remaining, file, text)
-            if any(d.span == diagnostic.span for d in found):
-                break
+            diagnostic, offset = diagnose(error, remaining, file, text)
+            at_end = not remaining[offset:].strip()
+            if found and (at_end or any(d.span == diagnostic.span for d in found)):
+                break  # what blanking out an earlier error left behind
             found.append(diagnostic)
-            shortened = _without_statement(remaining, offset)
-            if shortened == remaining:
+            shortened = without_statement(remaining, offset)
+            if at_end or shortened == remaining:
                 break
             remaining = shortened
             continue
+        found += _too_deep(tree, file)
         if found:
             break
+        builder = _Builder(file)
         program: Any = tree.children[0]
-        return _Builder(file).source(program)
+        source = builder.source(program)
+        if not builder.found:
+            return source
+        found = builder.found
+        break
     raise CoraError(sorted(found, key=lambda d: (d.span.line, d.span.column) if d.span else (0, 0)))
 
 
-def _diagnose(error: UnexpectedInput, text: str, file: str, source: str) -> tuple[Diagnostic, int]:
-    if isinstance(error, UnexpectedCharacters):
-        return _bad_character(error, text, file, source)
-    assert isinstance(error, UnexpectedToken)
-    token = error.token
-    offset = len(text.rstrip()) if token.type == "$END" else (token.start_pos or 0)
-    span = _end_span(text, file) if token.type == "$END" else _token_span(token, file)
-    word, word_span = _reserved_before(token, text, file)
-    if word is not None:
-        return Diagnostic(
-            Kind.NOT_YET, f"{NOT_YET[word]} ('{word}') are not in this version of the language", word_span,
-            hint="docs/language.md, 'What is not there yet', lists what is planned", source=source), offset
-    expected = _expected(error.accepts or error.expected)
-    shown = "the end of the file" if token.type == "$END" else f"'{token}'"
-    hint = "a '}' is missing: count the braces above" if token.type == "$END" else _hint_for(token, expected)
-    return Diagnostic(Kind.SYNTAX, f"expected {expected}, found {shown}", span, hint=hint, source=source), offset
-
-
-def _bad_character(error: UnexpectedCharacters, text: str, file: str, source: str) -> tuple[Diagnostic, int]:
-    offset = error.pos_in_stream or 0
-    character = text[offset]
-    span = Span(file, error.line, error.column, error.line, error.column + 1)
-    if character == '"':
-        message, hint = "this text has no closing quote", "close it with '\"' on the same line"
-    elif text.startswith("/*", offset):
-        message, hint = "this comment is never closed", "close it with '*/'"
-    else:
-        expected = _expected(error.allowed or set())
-        message, hint = f"expected {expected}, found {character!r}", None
-    return Diagnostic(Kind.SYNTAX, message, span, hint=hint, source=source), offset
-
-
-def _reserved_before(token: Token, text: str, file: str) -> tuple[str | None, Span | None]:
-    """The refused construct an error stems from: the word itself, or the word just before the error."""
-    if str(token) in NOT_YET:
-        return str(token), _token_span(token, file)
-    before = text[: token.start_pos or 0].rstrip() if token.type != "$END" else ""
-    at = len(before)
-    while at and (before[at - 1].isalnum() or before[at - 1] == "_"):
-        at -= 1
-    word = before[at:]
-    if word not in NOT_YET:
-        return None, None
-    line = before.count("\n") + 1
-    column = at - (before.rfind("\n") + 1) + 1
-    return word, Span(file, line, column, line, column + len(word))
-
-
-def _expected(names: set[str]) -> str:
-    found = set(names)
-    if found >= {"NUMBER", "LPAR"}:
-        found = (found - _EXPRESSION) | {"an expression"}
-    if len(found - _OPERATORS) >= 1:
-        found -= _OPERATORS
-    shown = sorted({TERMINAL_NAMES.get(n, _keyword(n)) for n in found})
-    if len(shown) > 8:
-        shown = [*shown[:7], "..."]
-    if not shown:
-        return "something else"
-    return shown[0] if len(shown) == 1 else ", ".join(shown[:-1]) + " or " + shown[-1]
-
-
-def _keyword(terminal: str) -> str:
-    for definition in _lark().terminals:
-        if definition.name == terminal and definition.pattern.type == "str":
-            return f"'{definition.pattern.value}'"
-    return terminal
-
-
-def _hint_for(token: Token, expected: str) -> str | None:
-    if expected == "';'":
-        return "end the statement before with ';'"
-    if str(token) == "=" and "a comparison" in expected:
-        return "compare with '=='"
-    if str(token) in ("else", "elif"):
-        return "'else' follows the closing '}' of its 'if'"
-    return None
-
-
-def _token_span(token: Token, file: str) -> Span:
-    line, column = token.line or 1, token.column or 1
-    return Span(file, line, column, token.end_line or line, token.end_column or column + 1)
-
-
-def _end_span(text: str, file: str) -> Span:
-    lines = text.rstrip().splitlines() or [""]
-    return Span(file, len(lines), len(lines[-1]) + 1, len(lines), len(lines[-1]) + 2)
-
-
-def _without_statement(text: str, offset: int) -> str:
-    """The text with the statement around ``offset`` blanked out, so that parsing can go on behind it."""
-    start = max(text.rfind(mark, 0, offset) for mark in ";{}") + 1
-    end, depth = offset, 0
-    while end < len(text):
-        character = text[end]
-        if character == "{":
-            depth += 1
-        elif character == "}":
-            if depth == 0:
-                break
-            depth -= 1
-            if depth == 0:
-                end += 1
-                break
-        elif character == ";" and depth == 0:
-            end += 1
-            break
-        end += 1
-    blank = "".join(c if c == "\n" else " " for c in text[start:end])
-    return text[:start] + blank + text[end:]
+def _too_deep(tree: Tree[Any], file: str) -> list[Diagnostic]:
+    """The first place nested more than `MAX_DEPTH` deep, if there is one: the walks behind here recurse."""
+    stack = [(tree, 0)]
+    while stack:
+        node, depth = stack.pop()
+        if depth > MAX_DEPTH + 3:
+            meta = node.meta
+            span = Span(file, meta.line, meta.column, meta.line, meta.column + 1)
+            return [Diagnostic(Kind.SYNTAX, f"this is nested more than {MAX_DEPTH} deep", span,
+                               hint="split long expressions with 'let', and deep blocks into functions")]
+        stack += [(c, depth + 1) for c in reversed(node.children) if isinstance(c, Tree) and not c.meta.empty]
+    return []
 
 
 class _Builder:
@@ -197,10 +79,11 @@ class _Builder:
 
     def __init__(self, file: str) -> None:
         self.file = file
+        self.found: list[Diagnostic] = []
 
     def span(self, item: Any) -> Span:
         if isinstance(item, Token):
-            return _token_span(item, self.file)
+            return token_span(item, self.file)
         meta = item.meta
         if meta.empty:
             return Span(self.file, 1, 1, 1, 1)
@@ -373,6 +256,10 @@ class _Builder:
                 choices: list[tuple[str, ...]] = [(str(step.children[0]),)]
             else:
                 choices = [tuple(map(str, tail.children)) for tail in step.children]
+            if len(found) * len(choices) > MAX_PATHS:
+                self.found.append(Diagnostic(Kind.BAD_PATTERN, f"this pattern has more than {MAX_PATHS} alternatives",
+                                             self.span(tree), hint="write several handlers"))
+                break
             found = [(*before, *choice) for before in found for choice in choices]
         return tuple(found)
 
@@ -500,7 +387,7 @@ class _Builder:
         rule = str(tree.data)
         children = tree.children
         if rule in _LITERALS:
-            return _literal(rule, str(children[0]) if children else rule, span)
+            return self.literal(rule, str(children[0]) if children else rule, span)
         if rule == "name":
             return ast.Name(str(children[0]), span)
         if rule == "member":
@@ -518,21 +405,42 @@ class _Builder:
         operator = _WORDLESS.get(rule) or str(children[1])
         return ast.BinaryExpr(operator, left, right, span)
 
+    def literal(self, rule: str, text: str, span: Span) -> ast.LiteralExpr:
+        try:
+            if rule != "string" and len(text) > MAX_DIGITS:
+                raise ValueError("it is too long for a value of at most 128 bits")
+            found = _READERS[rule](text, span)
+            if found.value >= 1 << 128:
+                raise ValueError("it does not fit in 128 bits")
+        except ValueError as error:
+            shown = text if len(text) <= 50 else text[:47] + "..."
+            what = _LITERALS[rule]
+            self.found.append(Diagnostic(Kind.SYNTAX, f"'{shown}' is no {what}: {_reason(error, text)}", span))
+            return ast.LiteralExpr("int", 0, span, text)
+        return found
+
 
 _WORDLESS = {"op_or": "||", "op_and": "&&", "op_bor": "|", "op_xor": "^", "op_band": "&"}
-_LITERALS = {"number", "duration", "quantity", "ipv4_prefix", "ipv4", "mac", "ipv6_prefix", "ipv6", "string", "true",
-             "false"}
+_LITERALS = {"number": "number", "duration": "duration", "quantity": "quantity", "ipv4_prefix": "IPv4 prefix",
+             "ipv4": "IPv4 address", "mac": "MAC address", "ipv6_prefix": "IPv6 prefix", "ipv6": "IPv6 address",
+             "string": "text", "true": "bool", "false": "bool"}
 _NANOSECONDS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
 _OCTETS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _BITS_PER_SECOND = {"bps": 1, "kbps": 10**3, "Mbps": 10**6, "Gbps": 10**9}
 
 
-def _literal(rule: str, text: str, span: Span) -> ast.LiteralExpr:
-    try:
-        return _READERS[rule](text, span)
-    except ValueError as error:
-        raise CoraError(Diagnostic(Kind.SYNTAX, f"'{text}' is no valid {rule.replace('_', ' ')}: {error}",
-                                   span)) from error
+def _reason(error: ValueError, text: str) -> str:
+    """Why a literal is wrong, without the words of the library that found it."""
+    said = str(error)
+    if said.endswith("has host bits set"):
+        return "bits behind the prefix length must be 0"
+    if isinstance(error, ipaddress.NetmaskValueError):
+        return f"/{text.rpartition('/')[2]} is no prefix length of this family"
+    if isinstance(error, ipaddress.AddressValueError):
+        if "." in text and ":" not in text:
+            return "it has four numbers of 0 to 255, without leading zeros"
+        return "it has eight groups of up to four hexadecimal digits, '::' once for a row of zeros"
+    return "digits are missing" if said.startswith("invalid literal") else said
 
 
 def _unit(text: str) -> tuple[int, str]:

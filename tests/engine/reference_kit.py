@@ -45,9 +45,9 @@ def chain(*steps: str, body: str = "forward out", states: str = "") -> Program:
     return program("\n".join([states, *blocks, *leaves]))
 
 
-def run(prog: Program, frame: bytes, wirelen: int | None = None, options: Options = Options()) -> list[Event]:
+def run(prog: Program, frame: bytes, wirelen: int | None = None, **options: bool) -> list[Event]:
     """The events of one packet on port 0 at time 0, in a fresh instance."""
-    return Reference(prog, options).process(0, 0, frame, wirelen)
+    return Reference(prog, Options(**options)).process(0, 0, frame, wirelen)
 
 
 def verdict(events: list[Event]) -> str:
@@ -58,10 +58,15 @@ def verdict(events: list[Event]) -> str:
     return "held" if isinstance(event, Held) else "forward"
 
 
+def outputs(events: list[Event]) -> list[Output]:
+    """The events, all of which must be packets sent."""
+    assert all(isinstance(e, Output) for e in events), events
+    return [e for e in events if isinstance(e, Output)]
+
+
 def forwarded(events: list[Event]) -> bytes:
     """The bytes of the only event, which must be a forwarded packet."""
-    (event,) = events
-    assert isinstance(event, Output), event
+    (event,) = outputs(events)
     return event.frame
 
 

@@ -60,7 +60,8 @@ def test_nat_equals_recomputation(src: int, new: int, sport: int, new_port: int,
 
 
 @pytest.mark.parametrize(("item", "given"), [
-    ("tcp.sport:u16=9", {"sport": 9}), ("tcp.dport:u16=9", {"dport": 9}), ("tcp.seq:u32=0xfffefdfc", {"seq": 0xFFFEFDFC}),
+    ("tcp.sport:u16=9", {"sport": 9}), ("tcp.dport:u16=9", {"dport": 9}),
+    ("tcp.seq:u32=0xfffefdfc", {"seq": 0xFFFEFDFC}),
     ("tcp.ack_seq:u32=7", {"ack": 7}), ("tcp.flags:u8=0x11", {"flags": "FA"}), ("tcp.syn:bool=1", {"flags": "SR"}),
     ("tcp.window:u16=1", {"window": 1}), ("tcp.urgent:u16=5", {"urgptr": 5}), ("l4.dport:u16=9", {"dport": 9})])
 def test_tcp_fields(item: str, given: dict[str, Any]) -> None:

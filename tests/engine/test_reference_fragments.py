@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import permutations
 
 import pytest
-from reference_kit import chain, stores
+from reference_kit import chain, outputs, stores
 from scapy.layers.inet import IP
 from scapy.layers.inet6 import IPv6, IPv6ExtHdrDestOpt, IPv6ExtHdrFragment
 from scapy.layers.l2 import Ether
@@ -21,8 +21,8 @@ DATAGRAM = bytes((0, 5, 0, 6, 0, 48, 0x11, 0x11)) + bytes(range(8, 48))
 SECOND = 10**9
 
 
-def state(capacity: int = 8, timeout: int = 30, held: int = 3, name: str = "frags") -> str:
-    return f"fragments {name} capacity {capacity} timeout {timeout * SECOND} held {held}"
+def state(capacity: int = 8, timeout: int = 30, held: int = 3) -> str:
+    return f"fragments frags capacity {capacity} timeout {timeout * SECOND} held {held}"
 
 
 def nat(**given: int) -> Reference:
@@ -79,11 +79,11 @@ class TestFollowing:
         nf = nat()
         out = [e for e in send(nf, *order) if isinstance(e, Output)]
         assert {e.index for e in out} == {0, 1, 2}
-        assert {e.frame for e in out} == {e.frame for e in send(nat(), A, B, C)}
+        assert {e.frame for e in out} == {e.frame for e in outputs(send(nat(), A, B, C))}
         assert datagrams(nf) == [] and nf.summary().held == 0
 
     def test_only_the_first_fragment_changes_in_its_data(self) -> None:
-        out = send(nat(), A, B, C)
+        out = outputs(send(nat(), A, B, C))
         first, second, third = (e.frame for e in out)
         # RFC 1624 by hand: words of the address and of the port, from checksum 0x1111.
         total = 0xEEEE
@@ -118,7 +118,7 @@ block n ()
         nf = Reference(chain("eth 2", "ipv4", "track frags ipv4", body=body, states=state()))
         nf.process(1, 0, C)
         nf.process(0, 0, B)
-        assert [e.port for e in nf.process(0, 8 * SECOND, A)] == [1, 0, 1]
+        assert [e.port for e in outputs(nf.process(0, 8 * SECOND, A))] == [1, 0, 1]
 
     def test_the_followers_header(self) -> None:
         body = """ %a : u16 = load tcp sport
@@ -321,6 +321,15 @@ block yes ()
         nf = Reference(chain("eth 2", "ipv4", "track frags ipv4", states=state(), body=body))
         assert short(send(nf, A, B, C)) == [(0, "out"), (1, "second"), (2, "out")]
         assert datagrams(nf) == []
+
+
+def test_two_trackers() -> None:
+    """A first fragment is settled with both; a fragment released by one passes the other."""
+    states = state() + "\nfragments second capacity 8 timeout 30000000000 held 3"
+    nf = Reference(chain("eth 2", "ipv4", "track frags ipv4", "track second ipv4", states=states))
+    assert short(send(nf, B, A)) == [(0, "held"), (1, "out"), (0, "out")]
+    assert nf.state()["second"]["datagrams"][0]["ranges"] == [[0, 16]]  # type: ignore[index]
+    assert datagrams(nf)[0]["ranges"] == [[0, 32]]
 
 
 class TestTime:

@@ -57,7 +57,8 @@ def map_program(capacity: int = 3, full: str = "reject", pool: str = "", prefer:
         keys or " key fwd (a)",
         (" alloc" + pool.split("alloc", 1)[1]) if allocated else "",
         timeouts])
-    return program(state + "\n" + READ + f""" switch %op {{0 -> o0, 1 -> o1, 2 -> o2, 3 -> o3, 4 -> o4, 5 -> o5}} else bad
+    return program(f"""{state}
+{READ} switch %op {{0 -> o0, 1 -> o1, 2 -> o2, 3 -> o3, 4 -> o4, 5 -> o5}} else bad
 block o0 ()
  lookup m "fwd" (%a) hit %e0 : ref<m> hit0 miss miss
 block o1 ()
@@ -310,7 +311,8 @@ class TestPools:
 
     @settings(max_examples=40, deadline=None)
     @given(st.lists(st.tuples(st.sampled_from([INSERT, INSERT, INSERT, DELETE, TOUCH, TOUCH_LONG]), st.integers(0, 9),
-                              st.integers(0, 9), st.integers(0, 60)), max_size=60), st.sampled_from(["reject", "evict_lru"]))
+                              st.integers(0, 9), st.integers(0, 60)), max_size=60),
+           st.sampled_from(["reject", "evict_lru"]))
     def test_values_and_entries_stay_one_to_one(self, ops: list[tuple[int, int, int, int]], full: str) -> None:
         t = Table(capacity=4, full=full, timeouts=TIMES, keys=" key fwd (a)\n key rev (b)",
                   pool="pool p preserve -\n range v : u16 1 5\nalloc p (b)", prefer="[(%b)]")
@@ -375,7 +377,8 @@ class TestMeters:
         nf = meter("token_bucket", 1000, 500, full="evict_lru")
         for key in (1, 2, 1, 3):
             police(nf, key, 400, 0)
-        assert [e["key"]["k"] for e in nf.state()["m"]["entries"]] == [1, 3]
+        rows: Any = nf.state()["m"]["entries"]
+        assert [row["key"]["k"] for row in rows] == [1, 3]
 
     def test_expiry(self) -> None:
         nf = meter("token_bucket", 1, 500, timeout=100)
@@ -424,7 +427,8 @@ class FractionMeter:
     """RFC 2697 and 2698 in colour-blind mode over real-valued buckets, written from the RFCs' own update rules."""
 
     def __init__(self, algorithm: str, rate: int, burst: int, second_rate: int, second: int) -> None:
-        self.algorithm, self.rate, self.burst, self.second_rate, self.second = algorithm, rate, burst, second_rate, second
+        self.algorithm, self.rate, self.burst = algorithm, rate, burst
+        self.second_rate, self.second = second_rate, second
         self.c, self.e = Fraction(burst), Fraction(second)
         self.last: int | None = None
 
@@ -493,9 +497,13 @@ block miss ()
 
 def ask(nf: Reference, *values: int) -> int | None:
     """The value of the entry that hits, or None."""
-    before = nf.state()["seen"]["values"][0][1]
+    def seen() -> Any:
+        counters: Any = nf.state()["seen"]["values"]
+        return counters[0][1]
+
+    before = seen()
     (event,) = nf.process(0, 0, frame(*values))
-    return nf.state()["seen"]["values"][0][1] - before if isinstance(event, Output) else None
+    return seen() - before if isinstance(event, Output) else None
 
 
 class TestAcl:
@@ -533,7 +541,8 @@ class TestLpm:
             assert ask(nf, value >> 16, value & 0xFFFF) == found[1]
 
     def test_full_length_and_miss(self) -> None:
-        text = "counter seen size 1\nlpm t capacity 9\n keyfield k : u16\n field v : u16\n prefix 7 16 (1)\n prefix 256 8 (2)"
+        text = ("counter seen size 1\nlpm t capacity 9\n keyfield k : u16\n field v : u16\n"
+                " prefix 7 16 (1)\n prefix 256 8 (2)")
         nf = static(text, "%a")
         assert [ask(nf, v) for v in (7, 6, 256, 511, 512)] == [1, None, 2, 2, None]
 

@@ -20,9 +20,10 @@ typedef unsigned __int128 cora_u128;
 #define CORA_NEVER UINT64_MAX
 #define CORA_LIKELY(x) __builtin_expect(!!(x), 1)
 #define CORA_UNLIKELY(x) __builtin_expect(!!(x), 0)
-/* Rare or large: kept out of the callers, so that the packet path stays small and compiles fast. */
+/* Rare, or large and called from many places: not copied into the callers, so that the packet path stays small and
+ * compiles fast. */
 #define CORA_COLD static __attribute__((noinline, unused))
-#define CORA_HOT static inline __attribute__((always_inline))
+#define CORA_SHARED static __attribute__((noinline, unused))
 
 #ifdef CORA_PROFILE
 #define CORA_IF_PROFILE(...) __VA_ARGS__
@@ -110,13 +111,19 @@ CORA_COLD void cora_out_of_memory(size_t wanted)
     abort();
 }
 
+static inline size_t cora_region(size_t count, size_t size)
+{
+    size_t bytes = count * size;
+    return bytes == 0 ? 1 : bytes;
+}
+
 /* Zeroed memory that costs nothing until it is touched, so a table may be made for its whole capacity at once.
  * Large regions ask for huge pages: random table access is bound by address translation otherwise. */
 CORA_COLD void *cora_zeroed(size_t count, size_t size)
 {
     if (size && count > SIZE_MAX / size)
         cora_out_of_memory(SIZE_MAX);
-    size_t bytes = count * size ? count * size : 1;
+    size_t bytes = cora_region(count, size);
 #ifdef __linux__
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED)
@@ -137,7 +144,7 @@ CORA_COLD void cora_release(void *at, size_t count, size_t size)
     if (!at)
         return;
 #ifdef __linux__
-    munmap(at, count * size ? count * size : 1);
+    munmap(at, cora_region(count, size));
 #else
     (void)count, (void)size;
     free(at);

@@ -136,4 +136,24 @@ static inline uint32_t cora_pool_take_near(struct cora_pool *p, uint64_t wanted,
     return found;
 }
 
+/* A dump: the position of the next search, then the bitmap of used values. */
+static inline size_t cora_pool_dump_size(const struct cora_pool *p) { return 8 * (1 + cora_pool_words(p)); }
+
+CORA_COLD void cora_pool_dump(const struct cora_pool *p, uint8_t *out)
+{
+    memcpy(out, &p->next, 8);
+    memcpy(out + 8, p->used, 8 * cora_pool_words(p));
+}
+
+CORA_COLD bool cora_pool_load(struct cora_pool *p, const uint8_t *rows, size_t size)
+{
+    if (size != cora_pool_dump_size(p))
+        return false;
+    memcpy(&p->next, rows, 8);
+    for (uint64_t i = 0; i < p->size; i++)
+        if (cora_raw64(rows + 8 + i / 64 * 8) >> (i % 64) & 1)
+            cora_pool_mark(p, i);
+    return p->next < p->size;
+}
+
 #endif

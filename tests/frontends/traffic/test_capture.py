@@ -159,7 +159,8 @@ def test_old_pcap_versions_give_the_original_length_first(version: tuple[int, in
 
 
 @pytest.mark.parametrize("order", "<>")
-@pytest.mark.parametrize("code", [0, 3, 6, 9, 10, 12, 30, 0x80 | 0, 0x80 | 9, 0x80 | 10, 0x80 | 20, 0x80 | 63, 0x80 | 70, 22, 127])
+@pytest.mark.parametrize("code", [0, 3, 6, 9, 10, 12, 30, 0x80 | 0, 0x80 | 9, 0x80 | 10, 0x80 | 20, 0x80 | 63,
+                                  0x80 | 70, 22, 127])
 @pytest.mark.parametrize("offset", [None, 1_600_000_000, -3])
 def test_pcapng_resolutions_and_offsets(order: str, code: int, offset: int | None) -> None:
     options = [(9, bytes([code]))] + ([] if offset is None else [(14, struct.pack(order + "q", offset))])

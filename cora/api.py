@@ -1,0 +1,105 @@
+"""The Python API: the command line's main commands as functions. Import the names from `cora` itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cora.engine.results import Options
+from cora.ir.nodes import Program
+
+if TYPE_CHECKING:
+    from cora.analysis.profile import Profile
+    from cora.frontends.traffic.synthetic import TrafficSpec
+    from cora.plan.document import Plan
+    from cora.runtime.replay import Engine, ReplayResult
+    from cora.runtime.tracing import PacketTrace
+
+PathLike = str | os.PathLike[str]
+Progress = Callable[[int], None]
+
+
+def load(path: PathLike, settings: Mapping[str, str] | None = None) -> Program:
+    """Load an NF program: check it, lower it, and run the standard passes.
+
+    Args:
+        path: an ``.nf`` file.
+        settings: config values by name, written as in the program: ``{"ext_first": "198.51.100.7"}``.
+
+    Raises:
+        CoraError: everything that is wrong with the program.
+    """
+    from cora.compile import compile_file
+
+    return compile_file(Path(path), settings or {})
+
+
+def traffic(spec: TrafficSpec | Mapping[str, object], path: PathLike, progress: Progress | None = None) -> None:
+    """Write synthetic traffic as a capture. The same specification gives the same bytes on every machine.
+
+    Args:
+        spec: a `TrafficSpec`, or its values by name as `cora traffic` takes them: ``{"flows": "100k", "size": "64"}``.
+
+    Raises:
+        CoraError: a value is wrong, or the file cannot be written.
+    """
+    from cora.frontends.traffic.synthetic import TrafficSpec, write
+
+    write(spec if isinstance(spec, TrafficSpec) else TrafficSpec.parse(spec), Path(path), progress)
+
+
+def profile(program: Program, traffic: PathLike, *, port_map: Sequence[str] = (), options: Options | None = None,
+            window_ns: int | None = None, progress: Progress | None = None) -> Profile:
+    """Run a program on traffic and describe what happens (docs/profile.md).
+
+    Args:
+        traffic: a capture, or a ``*.traffic.json`` specification.
+        port_map: which packets arrive on which port, as ``--port-map`` takes it; default: the initiator's side is the
+            first port.
+        window_ns: length of the windows; default: chosen so that there are about 100.
+
+    Raises:
+        CoraError: everything that is wrong with the input.
+    """
+    from cora.runtime.profiling import make_profile
+
+    return make_profile(program, traffic, port_map=port_map, options=options, window_ns=window_ns, progress=progress)
+
+
+def plan(program: Program, profile: Profile, nic: str, *, rate: str | float | None = None, cores: int | None = None,
+         solver: str = "highs", time_limit: float = 10.0) -> Plan:
+    """Decide what runs where.
+
+    Args:
+        nic: a name from `cora nics`.
+        rate: ``"40Gbps"``, ``"10Mpps"`` or packets per second: the fewest host cores for this rate.
+        cores: host cores: the highest rate for these. Exactly one of ``rate`` and ``cores`` is given.
+
+    Raises:
+        CoraError: the NIC is unknown, the profile is of another program, or no plan meets the request.
+    """
+    from cora.models.registry import get
+    from cora.partition import plan as search
+    from cora.runtime.requests import packets_per_second
+
+    return search(program, profile, get(nic), rate_pps=packets_per_second(rate, profile), cores=cores, solver=solver,
+                  time_limit=time_limit)
+
+
+def replay(program: Program, traffic: PathLike, *, engine: Engine = "native", port_map: Sequence[str] = (),
+           options: Options | None = None, write: PathLike | None = None, progress: Progress | None = None
+           ) -> ReplayResult:
+    """Run a program on a capture; see `cora.runtime.replay.replay`."""
+    from cora.runtime.replay import replay as run
+
+    return run(program, traffic, engine=engine, port_map=port_map, options=options, write=write, progress=progress)
+
+
+def trace(program: Program, traffic: PathLike, packet: int, *, port_map: Sequence[str] = (),
+          options: Options | None = None, progress: Progress | None = None) -> PacketTrace:
+    """Follow one packet through a program; see `cora.runtime.tracing.trace`."""
+    from cora.runtime.tracing import trace as run
+
+    return run(program, traffic, packet, port_map=port_map, options=options, progress=progress)

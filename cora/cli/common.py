@@ -1,0 +1,138 @@
+"""Options and output that commands share."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from cora.errors import Kind, fail
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Below this many packets a progress bar only flickers.
+PROGRESS_FROM = 500_000
+
+
+def nf_argument(function: F) -> F:
+    """The NF program and the values of its configs."""
+    function = click.option("--set", "settings", multiple=True, metavar="CONFIG=VALUE",
+                            help="Give a config of the program another value. Repeatable.")(function)
+    return click.argument("nf", metavar="NF", type=click.Path())(function)
+
+
+def traffic_options(function: F) -> F:
+    """How packets of a capture are assigned to ports, and how strictly they are read."""
+    for option in (
+        click.option("--headers-only", is_flag=True,
+                     help="Believe length fields of packets whose payload the capture cut away."),
+        click.option("--ignore-checksums", is_flag=True,
+                     help="Take IPv4 header checksums as right (captures taken before checksum offload)."),
+        click.option("--port-map", "port_map", multiple=True, metavar="PORT=RULE[,RULE]",
+                     help="Packets that arrive on PORT: a source subnet, to:SUBNET, mac:ADDRESS, if:NAME, or * for the "
+                          "rest; or 'initiator'. Repeatable. Default: the initiator's side is the first port."),
+    ):
+        function = option(function)
+    return function
+
+
+def json_option(function: F) -> F:
+    """``--json``: machine-readable output on standard output."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(function)
+
+
+def settings_of(pairs: tuple[str, ...]) -> dict[str, str]:
+    """``--set`` values by config name.
+
+    Raises:
+        CoraError: `Kind.BAD_FLAG` for a pair without a name or value, or a name given twice.
+    """
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not name.strip() or not equals or not value.strip():
+            raise fail(Kind.BAD_FLAG, f"'{pair}' does not set a config", where="--set",
+                       hint="write for example --set ext_first=198.51.100.7")
+        if name.strip() in found:
+            raise fail(Kind.BAD_FLAG, f"config '{name.strip()}' is set twice", where="--set")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def print_json(data: Any) -> None:
+    """JSON in a stable order."""
+    click.echo(json.dumps(data, indent=1))
+
+
+def note(text: str) -> None:
+    """A remark on standard error, so that standard output stays clean."""
+    click.echo(text, err=True)
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a file under a temporary name and rename it, so that it is never half there.
+
+    Raises:
+        CoraError: `Kind.CANNOT_WRITE`.
+    """
+    if path == "-":
+        click.echo(text, nl=False)
+        return
+    target = Path(path)
+    if target.exists() and not target.is_file():
+        _write_special(target, text)
+        return
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(target)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise fail(Kind.CANNOT_WRITE, f"cannot write: {error.strerror}", where=path,
+                   hint="does the folder exist, and may you write there?") from error
+
+
+def _write_special(target: Path, text: str) -> None:
+    """A device or pipe is written as it is; a folder is refused."""
+    try:
+        target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise fail(Kind.CANNOT_WRITE, f"cannot write: {error.strerror}", where=str(target),
+                   hint="give the path of a file") from error
+
+
+@contextmanager
+def progress(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """A progress bar on long work, on a terminal only; yields a function that takes how far the work is."""
+    if not sys.stderr.isatty() or (total is not None and total < PROGRESS_FROM):
+        yield lambda _done: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def table(rows: list[list[str]], header: list[str]) -> str:
+    """Columns aligned by width; numbers to the right."""
+    lines = [header, *rows]
+    widths = [max(len(r[i]) for r in lines) for i in range(len(header))]
+    numeric = [all(_is_number(r[i]) for r in rows) and bool(rows) for i in range(len(header))]
+
+    def line(cells: list[str]) -> str:
+        padded = [c.rjust(w) if n else c.ljust(w) for c, w, n in zip(cells, widths, numeric, strict=True)]
+        return "  ".join(padded).rstrip()
+
+    return "\n".join([line(header), "  ".join("-" * w for w in widths), *(line(r) for r in rows)])
+
+
+def _is_number(text: str) -> bool:
+    return text.replace(",", "").replace(".", "").replace("%", "").replace("-", "").strip().isdigit() or not text

@@ -1,0 +1,473 @@
+"""The plan document: what runs where, why, what it is predicted to reach, and the evidence. Fields: docs/plan.md.
+
+A plan is immutable. It is written in a stable order with one row a line, so that any diff compares two plans.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from cora.errors import Kind, fail
+
+FORMAT = "cora-plan"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for: a rate (packets/s, host cores as few as possible, at most ``cores``) or only cores."""
+
+    rate_pps: int | None
+    cores: int | None
+    solver: str
+    time_limit_s: float
+
+
+@dataclass(frozen=True)
+class Source:
+    """A place in the user's program, ``text`` its line where the file could be read."""
+
+    file: str
+    line: int
+    column: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True)
+class Move:
+    """What the plan would be with one state elsewhere. ``throughput_pps`` is with the plan's cores.
+
+    ``cores``: needed for the asked rate then; None when it is out of reach or none was asked for.
+    """
+
+    place: str
+    possible: bool
+    cores: int | None
+    throughput_pps: float | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class StatePlacement:
+    """Where a state is kept whole. ``amount`` of the tier in ``unit``; sizes in bytes; rates per packet of the profile.
+    """
+
+    name: str
+    kind: str
+    place: str
+    tier: str
+    amount: int
+    unit: str
+    entry_bytes: int
+    entries: int
+    working_set_bytes: int
+    hottest: float
+    accesses_per_packet: float
+    updates_per_packet: float
+    reason: str
+    moves: tuple[Move, ...]
+    source: Source
+
+
+@dataclass(frozen=True)
+class BlockPlacement:
+    """Where a class of a block runs: ``history`` are the state outcomes before it, None where no packet was seen.
+
+    ``part`` counts the parts of a block that is cut between states, ``first`` is the part's first instruction. ``via``
+    tells ends of packets apart by the way in.
+    """
+
+    block: str
+    part: int
+    first: int
+    history: tuple[str, ...] | None
+    via: str
+    place: str
+    share: float
+
+
+@dataclass(frozen=True)
+class PathClass:
+    """Packets with one history and one verdict: their share, and the places their program starts and ends at."""
+
+    history: tuple[str, ...]
+    verdict: str
+    share: float
+    starts: str
+    ends: str
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Where packets change their place in the middle of the program, and the values that travel with them."""
+
+    before: str
+    after: str
+    outcome: str
+    history: tuple[str, ...] | None
+    from_place: str
+    to_place: str
+    share: float
+    values: tuple[str, ...]
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Steering:
+    """A steering group: its keys, the shares of traffic that may take the fast path, and the one chosen."""
+
+    group: str
+    keys: tuple[str, ...]
+    breakpoints: tuple[float, ...]
+    chosen: float
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure with its band: P10 ``low`` and P90 ``high`` over the model's parameter box. None: out of reach."""
+
+    name: str
+    value: float | None
+    low: float | None
+    high: float | None
+    unit: str
+    kind: Literal["predicted"]
+
+
+@dataclass(frozen=True)
+class ResourceUse:
+    """What the plan uses of a resource: per packet, of ``rate`` a second, as a share at the planned rate."""
+
+    name: str
+    place: str
+    unit: str
+    per_packet: float
+    rate: float
+    utilisation: float
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """Another placement under the same model. ``cores``: needed for the asked rate, None when out of reach.
+
+    ``throughput_pps`` is with the plan's number of cores (at least one where it uses the host); None where it is not
+    legal. ``states``: per state its place and tier.
+    """
+
+    name: str
+    legal: bool
+    cores: int | None
+    host_work: float | None
+    throughput_pps: float | None
+    states: Mapping[str, str]
+    note: str
+
+
+@dataclass(frozen=True)
+class RefusedAt:
+    """Why a block or state cannot be at a place, in the user's own source."""
+
+    subject: str
+    place: str
+    reason: str
+    source: Source | None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One goal of the search: the value reached and the bound proven for it, in the goal's own unit."""
+
+    goal: str
+    status: str
+    objective: float
+    bound: float | None
+    gap: float | None
+    seconds: float
+    solves: int
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Why this is the model's best plan: solver; status, objective, bound and gap of the first goal; then all goals."""
+
+    solver: str
+    status: str
+    goal: str
+    objective: float
+    bound: float | None
+    gap: float | None
+    seconds: float
+    variables: int
+    rows: int
+    stages: tuple[Stage, ...]
+    exact_check: Literal["passed"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A partition plan. Places are in order from the wire; ``throughput_pps`` and ``cores`` are what was checked."""
+
+    program: str
+    program_hash: str
+    target: str
+    model_version: str
+    model_digest: str
+    profile_digest: str
+    profile_packets: int
+    mean_frame: float
+    request: Request
+    places: tuple[str, ...]
+    cores: int
+    throughput_pps: int
+    figures: tuple[Figure, ...]
+    binding: str
+    states: tuple[StatePlacement, ...]
+    steering: tuple[Steering, ...]
+    classes: tuple[PathClass, ...]
+    crossings: tuple[Crossing, ...]
+    blocks: tuple[BlockPlacement, ...]
+    resources: tuple[ResourceUse, ...]
+    alternatives: tuple[Alternative, ...]
+    refusals: tuple[RefusedAt, ...]
+    evidence: Evidence
+
+    def figure(self, name: str) -> Figure:
+        """The figure of that name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        for f in self.figures:
+            if f.name == name:
+                return f
+        raise KeyError(name)
+
+    def state(self, name: str) -> StatePlacement:
+        """The placement of a state.
+
+        Raises:
+            KeyError: the plan has no such state.
+        """
+        for s in self.states:
+            if s.name == name:
+                return s
+        raise KeyError(name)
+
+    def to_json(self) -> str:
+        """The document: one field a line, one row of a list a line, a trailing newline."""
+        rows = [f' "format": "{FORMAT}"', f' "version": {VERSION}']
+        for f in fields(self):
+            rows.append(f' "{f.name}": {_text(_plain(getattr(self, f.name)))}')
+        return "{\n" + ",\n".join(rows) + "\n}\n"
+
+
+def _plain(item: Any) -> Any:
+    if is_dataclass(item):
+        return {f.name: _plain(getattr(item, f.name)) for f in fields(item)}
+    if isinstance(item, tuple):
+        return [_plain(i) for i in item]
+    if isinstance(item, Mapping):
+        return {k: _plain(v) for k, v in item.items()}
+    return item
+
+
+def _text(item: Any) -> str:
+    if isinstance(item, list) and any(isinstance(i, dict) for i in item):
+        return "[\n" + ",\n".join("  " + json.dumps(i, allow_nan=False, ensure_ascii=False) for i in item) + "\n ]"
+    return json.dumps(item, allow_nan=False, ensure_ascii=False)
+
+
+def save(plan: Plan, path: Path) -> None:
+    """Write a plan; a reader sees the old file or the whole new one, never a part.
+
+    Raises:
+        CoraError: `Kind.CANNOT_WRITE`.
+    """
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(plan.to_json())
+            os.chmod(name, 0o644)
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
+    except OSError as error:
+        raise fail(Kind.CANNOT_WRITE, f"cannot write the plan: {error.strerror or error}", where=str(path)) from error
+
+
+def load_plan(path: Path) -> Plan:
+    """Read a plan document.
+
+    Raises:
+        CoraError: `Kind.BAD_PLAN` naming the field and what is wrong with it, `Kind.PLAN_VERSION`.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise fail(Kind.BAD_PLAN, f"cannot read the plan: {error.strerror}", where=str(path), hint=_AGAIN) from error
+    except UnicodeDecodeError as error:
+        raise fail(Kind.BAD_PLAN, f"this is no text: byte {error.start} is not UTF-8", where=str(path),
+                   hint=_AGAIN) from error
+    return plan_from_json(text, str(path))
+
+
+def plan_from_json(text: str, where: str = "<plan>") -> Plan:
+    """Parse and check the text of a plan document.
+
+    Raises:
+        CoraError: as `load_plan`.
+    """
+    try:
+        data = json.loads(text, parse_constant=_no_constant)
+    except _Garbled as error:
+        raise fail(Kind.BAD_PLAN, str(error), where=where, hint=_AGAIN) from error
+    except json.JSONDecodeError as error:
+        raise fail(Kind.BAD_PLAN, f"this is no JSON: {error.msg}", where=f"{where}:{error.lineno}:{error.colno}",
+                   hint=_AGAIN) from error
+    except RecursionError as error:
+        raise fail(Kind.BAD_PLAN, "this is no plan: it is nested too deeply", where=where, hint=_AGAIN) from error
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise fail(Kind.BAD_PLAN, f"this is no plan: its format is not '{FORMAT}'", where=where, hint=_AGAIN)
+    version = data.get("version")
+    if version != VERSION or isinstance(version, bool):
+        raise fail(Kind.PLAN_VERSION, f"the plan's format is version {version!r}, this program reads version {VERSION}",
+                   where=where, hint="make the plan again with this version of cora")
+    body = {k: v for k, v in data.items() if k not in ("format", "version")}
+    try:
+        plan: Plan = _decode(Plan, body, "")
+        _consistent(plan)
+    except _Garbled as error:
+        raise fail(Kind.BAD_PLAN, str(error), where=where, hint=_AGAIN) from error
+    return plan
+
+
+_AGAIN = "make it again with `cora plan NF --trace TRACE --nic NIC -o plan.json`"
+
+
+class _Garbled(Exception):
+    """A field that is not what it should be."""
+
+
+def _no_constant(name: str) -> None:
+    raise _Garbled(f"{name} is no number a plan can have")
+
+
+_NAMES: Mapping[type, str] = {str: "text", int: "a whole number", float: "a number", bool: "true or false",
+                              type(None): "null"}
+
+
+def _decode(hint: Any, item: Any, where: str) -> Any:
+    """Build a value of a type from parsed JSON, or say where it is not one."""
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        return None if item is None else _decode(next(a for a in get_args(hint) if a is not type(None)), item, where)
+    if origin is Literal:
+        if item not in get_args(hint):
+            raise _Garbled(f"{where}: expected {' or '.join(map(repr, get_args(hint)))}, found {_shown(item)}")
+        return item
+    if origin is tuple:
+        _expect(isinstance(item, list), where, "a list", item)
+        return tuple(_decode(get_args(hint)[0], x, f"{where}[{i}]") for i, x in enumerate(item))
+    if origin is not None:
+        _expect(isinstance(item, dict), where, "an object", item)
+        return {k: _decode(get_args(hint)[1], v, f"{where}.{k}") for k, v in item.items()}
+    if is_dataclass(hint):
+        return _decode_fields(hint, item, where)
+    if hint is float and isinstance(item, int) and not isinstance(item, bool):
+        _expect(abs(item) < 10**300, where, "a number", item)
+        return float(item)
+    _expect(type(item) is hint, where, _NAMES[hint], item)
+    return item
+
+
+def _decode_fields(hint: Any, item: Any, where: str) -> Any:
+    _expect(isinstance(item, dict), where or "the document", "an object", item)
+    hints = get_type_hints(hint)
+    names = [f.name for f in fields(hint)]
+    prefix = f"{where}." if where else ""
+    for name in item:
+        if name not in names:
+            raise _Garbled(f"{prefix}{name}: a plan has no such field")
+    for name in names:
+        if name not in item:
+            raise _Garbled(f"{prefix}{name} is missing")
+    return hint(**{n: _decode(hints[n], item[n], f"{prefix}{n}") for n in names})
+
+
+def _expect(holds: bool, where: str, what: str, item: Any) -> None:
+    if not holds:
+        raise _Garbled(f"{where}: expected {what}, found {_shown(item)}")
+
+
+def _shown(item: Any) -> str:
+    text = json.dumps(item)
+    return text if len(text) <= 40 else text[:40] + "..."
+
+
+def _consistent(plan: Plan) -> None:
+    """What a reader may rely on without knowing the program or the target."""
+    if not plan.places:
+        raise _Garbled("places: a plan needs at least one")
+    named = [(f"states[{i}].place", s.place) for i, s in enumerate(plan.states)]
+    named += [(f"blocks[{i}].place", b.place) for i, b in enumerate(plan.blocks)]
+    named += [(f"crossings[{i}].{end}", p) for i, c in enumerate(plan.crossings)
+              for end, p in (("from_place", c.from_place), ("to_place", c.to_place))]
+    for where, place in named:
+        if place not in plan.places:
+            raise _Garbled(f"{where}: '{place}' is none of the plan's places {', '.join(plan.places)}")
+    for what, names in (("state", [s.name for s in plan.states]), ("figure", [f.name for f in plan.figures])):
+        twice = {n for n in names if names.count(n) > 1}
+        if twice:
+            raise _Garbled(f"{what} {min(twice)} stands twice in the plan")
+    for name, count in (("cores", plan.cores), ("throughput_pps", plan.throughput_pps)):
+        if count < 0:
+            raise _Garbled(f"{name}: {count} is less than 0")
+    if not any(f.name == "throughput" for f in plan.figures):
+        raise _Garbled("figures: there is no 'throughput'")
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of the document (draft 2020-12), made from the classes above; shipped as schema.json."""
+    definitions: dict[str, Any] = {}
+    body = _schema(Plan, definitions)
+    plan = definitions.pop(body["$ref"].rsplit("/", 1)[1])
+    plan["properties"] = {"format": {"const": FORMAT}, "version": {"const": VERSION}, **plan["properties"]}
+    plan["required"] = ["format", "version", *plan["required"]]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Cora plan", **plan,
+            "$defs": dict(sorted(definitions.items()))}
+
+
+def _schema(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        inner = next(a for a in get_args(hint) if a is not type(None))
+        return {"anyOf": [_schema(inner, definitions), {"type": "null"}]}
+    if origin is Literal:
+        return {"enum": list(get_args(hint))}
+    if origin is tuple:
+        return {"type": "array", "items": _schema(get_args(hint)[0], definitions)}
+    if origin is not None:
+        return {"type": "object", "additionalProperties": _schema(get_args(hint)[1], definitions)}
+    if not is_dataclass(hint):
+        return {"type": {str: "string", int: "integer", float: "number", bool: "boolean"}[hint]}
+    name: str = getattr(hint, "__name__", "")
+    if name not in definitions:
+        hints = get_type_hints(hint)
+        definitions[name] = {
+            "type": "object", "description": (hint.__doc__ or "").split("\n\n")[0],
+            "properties": {f.name: _schema(hints[f.name], definitions) for f in fields(hint)},
+            "required": [f.name for f in fields(hint)], "additionalProperties": False,
+        }
+    return {"$ref": f"#/$defs/{name}"}
