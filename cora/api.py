@@ -69,13 +69,15 @@ def profile(program: Program, traffic: PathLike, *, port_map: Sequence[str] = ()
 
 
 def plan(program: Program, profile: Profile, nic: str, *, rate: str | float | None = None, cores: int | None = None,
-         solver: str = "highs", time_limit: float = 10.0) -> Plan:
+         solver: str = "highs", time_limit: float = 10.0, instance: str | None = None) -> Plan:
     """Decide what runs where.
 
     Args:
         nic: a name from `cora nics`.
         rate: ``"40Gbps"``, ``"10Mpps"`` or packets per second: the fewest host cores for this rate.
-        cores: host cores: the highest rate for these. Exactly one of ``rate`` and ``cores`` is given.
+        cores: host cores: the highest rate for these; with ``rate``, at most these.
+        solver: ``"highs"`` or ``"cbc"``; time_limit: seconds.
+        instance: one card of the family, None for its standard one.
 
     Raises:
         CoraError: the NIC is unknown, the profile is of another program, or no plan meets the request.
@@ -84,8 +86,8 @@ def plan(program: Program, profile: Profile, nic: str, *, rate: str | float | No
     from cora.partition import plan as search
     from cora.runtime.requests import packets_per_second
 
-    return search(program, profile, get(nic), rate_pps=packets_per_second(rate, profile), cores=cores, solver=solver,
-                  time_limit=time_limit)
+    return search(program, profile, get(nic, instance), rate_pps=packets_per_second(rate, profile), cores=cores,
+                  solver=solver, time_limit=time_limit)
 
 
 def replay(program: Program, traffic: PathLike, *, engine: Engine = "native", port_map: Sequence[str] = (),

@@ -32,10 +32,9 @@ from cora.ir.nodes import (
     State,
     StoreEntry,
     Touch,
-    TrackFragment,
 )
 from cora.ir.types import bits_of
-from cora.models.footprint import Layout, key_bytes, table_bytes
+from cora.models.footprint import Layout, is_read_only, key_bytes, table_bytes
 from cora.models.operations import Operations, block_operations
 from cora.models.parameters import Model, load_model
 from cora.models.softmin import cached_share
@@ -71,6 +70,7 @@ PRICES: Mapping[str, Mapping[str, str]] = {
     "header": {_CORE: "compute_cycles"},
     "sum_word": {_CORE: "sum_word_cycles"},
     "icmp_error": {_CORE: "icmp_error_cycles"},
+    "fragment": {_CORE: "fragment_cycles"},
     # Items of the published programs; the first six are also what table accesses are made of.
     "crc": {_CORE: "crc_cycles"},
     "rule": {_CORE: "rule_cycles", IMEM: "rule_engine"},
@@ -220,7 +220,7 @@ class AgilioTarget(Target):
     def _access_operations(self, program: Program, state: State, kind: str, tier: str,
                            use: AccessRates) -> Operations:
         """What one access is made of, as operations of `PRICES` and `BEATS`."""
-        memory = _Memory(self.model, tier, _read_only(state), use)
+        memory = _Memory(self.model, tier, is_read_only(program, state), use)
         match kind:
             case "lookup":
                 return _lookup(state, memory)
@@ -239,12 +239,20 @@ class AgilioTarget(Target):
                 return memory.count()
             case "police":
                 return _police(state, memory, self.model)
+            case "track":
+                # As if every fragment had to wait: its frame is copied out and back.
+                trips = self.model["insert_trips"] + self.model["held_copy_trips"]
+                return _sum(_find(state, memory), _times(trips, memory.trip(BURST)), memory.lock(trips, memory.hottest))
         raise KeyError(kind)
 
     def holds(self, program: Program, state: State, place: int, tier: str) -> Refusal | int:
         if place == HOST:
             return self._host.holds(state)
-        return _refuse_state(program, state, tier) or table_bytes(state, LAYOUT)
+        refused = _refuse_state(program, state, tier)
+        if refused:
+            return refused
+        buffers = state.capacity * state.max_held if isinstance(state, FragmentState) else 0
+        return table_bytes(state, LAYOUT) + buffers * int(self.model["held_buffer_bytes"])
 
     def code_size(self, program: Program, block: Block, place: int) -> int:
         if place == HOST:
@@ -416,13 +424,7 @@ def _police(state: State, memory: _Memory, model: Model) -> dict[str, float]:
                 memory.lock(2, memory.hottest), _relinked(state, memory, model))
 
 
-def _read_only(state: State) -> bool:
-    return isinstance(state, AclState | LpmState)
-
-
 def _refuse_block(block: Block) -> Refusal | None:
-    if isinstance(block.terminator, TrackFragment):
-        return Refusal(block.label, "nic", _FRAGMENTS, block.terminator.span)
     for node in block.instructions:
         if isinstance(node, Binary) and node.op in ("div", "mod") and bits_of(node.result.type) > MAX_DIVIDE_BITS:
             return Refusal(block.label, "nic",
@@ -431,15 +433,15 @@ def _refuse_block(block: Block) -> Refusal | None:
     return None
 
 
-_FRAGMENTS = ("a fragment that waits for its first one would keep its packet buffer and its place in the port's "
-              "sending order, so a lost first fragment would stop everything behind it; fragments are tracked on the "
-              "host")
+# A fragment that waits must not keep its place in the port's sending order: it is dropped from the sequence, copied to
+# a buffer of the buffer-list manager in EMEM, and sent with a new sequence number when its first fragment has come.
+_HELD_IN_EMEM = "is kept in EMEM: fragments that wait are copied to packet buffers there"
 
 
 def _refuse_state(program: Program, state: State, tier: str) -> Refusal | None:
-    if isinstance(state, FragmentState):
-        return Refusal(state.name, "nic", _FRAGMENTS, state.span)
-    if tier == "lmem" and not _read_only(state):
+    if isinstance(state, FragmentState) and tier != "emem":
+        return Refusal(state.name, "nic", f"'{state.name}' {_HELD_IN_EMEM}", state.span)
+    if tier == "lmem" and not is_read_only(program, state):
         written = "its values are handed out" if isinstance(state, PoolState) else "packets change it"
         return Refusal(state.name, "nic",
                        f"'{state.name}' cannot be in local memory: each micro-engine has its own, and {written}, so "

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cora.analysis.accesses import STATE_KINDS, capacity_of, entry_bytes
 from cora.analysis.profile import Profile, StateUse
 from cora.errors import Kind, fail
 from cora.ir.hashing import program_hash
-from cora.ir.nodes import AclState, CounterState, LpmState, Program, State
+from cora.ir.nodes import AclState, CounterState, LpmState, MapState, PoolState, Program, State
 from cora.models.target import AccessRates
 
 
@@ -26,8 +28,18 @@ def check_profile(program: Program, profile: Profile) -> None:
 
 def rates_of(program: Program, profile: Profile) -> dict[str, AccessRates]:
     """Per state how it is used; a state the profile says nothing about counts as unused."""
-    return {s.name: _rates(s, profile.states.get(s.name) or StateUse(STATE_KINDS[type(s)]), profile.packets)
-            for s in program.states}
+    return {s.name: _rates(s, _use_of(program, profile, s), profile.packets) for s in program.states}
+
+
+def _use_of(program: Program, profile: Profile, state: State) -> StateUse:
+    """The profile's record of a state; that of a pool is what the maps that draw from it say."""
+    use = profile.states.get(state.name) or StateUse(STATE_KINDS[type(state)])
+    if not isinstance(state, PoolState):
+        return use
+    drawing = [profile.states[m.name] for m in program.states if isinstance(m, MapState) and m.name in profile.states
+               and any(a.pool == state.name for a in m.allocs)]
+    return replace(use, entries_peak=sum(u.entries_peak for u in drawing), expiries=sum(u.expiries for u in drawing),
+                   inserts=(sum(u.inserts[0] for u in drawing), 0), deletes=sum(u.deletes for u in drawing))
 
 
 def _rates(state: State, use: StateUse, packets: int) -> AccessRates:
@@ -53,7 +65,6 @@ def _entries(state: State, use: StateUse) -> int:
             return min(use.entries_peak, capacity_of(state))
 
 
-def expiries_per_packet(profile: Profile, state: State) -> float:
+def expiries_per_packet(program: Program, profile: Profile, state: State) -> float:
     """Entries of a state that die of age, per packet; each costs what a delete costs."""
-    use = profile.states.get(state.name)
-    return use.expiries / profile.packets if use else 0.0
+    return _use_of(program, profile, state).expiries / profile.packets

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cora.documents import Garbled, decode, read_json
 from cora.errors import Kind, fail
 
 FORMAT = "cora-profile"
@@ -123,11 +124,13 @@ def load_profile(path: Path) -> Profile:
         CoraError: `Kind.BAD_PROFILE` naming the file and what is wrong with it.
     """
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        raise fail(Kind.BAD_PROFILE, f"cannot read the profile: {error}", where=str(path),
-                   hint="make one with `cora profile NF TRACE -o profile.json`") from error
+        data = read_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, Garbled) as error:
+        raise fail(Kind.BAD_PROFILE, f"cannot read the profile: {error}", where=str(path), hint=_AGAIN) from error
     return profile_from_json(data, str(path))
+
+
+_AGAIN = "make one with `cora profile NF TRACE -o profile.json`"
 
 
 def profile_from_json(data: Any, where: str) -> Profile:
@@ -137,44 +140,32 @@ def profile_from_json(data: Any, where: str) -> Profile:
         CoraError: `Kind.BAD_PROFILE`.
     """
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise fail(Kind.BAD_PROFILE, f"this is no profile: its format is not {FORMAT!r}", where=where)
+        raise fail(Kind.BAD_PROFILE, f"this is no profile: its format is not {FORMAT!r}", where=where, hint=_AGAIN)
     if data.get("version") != VERSION:
         raise fail(Kind.BAD_PROFILE, f"version {data.get('version')!r} of the profile format is not {VERSION}",
                    where=where, hint="make the profile again with this version of cora")
     try:
-        profile = _build(data)
-    except (KeyError, TypeError, ValueError) as error:
-        raise fail(Kind.BAD_PROFILE, f"the profile lacks or garbles a field: {error}", where=where) from error
-    _check(profile, where)
+        profile = decode(Profile, {k: v for k, v in data.items() if k not in ("format", "version")})
+        _check(profile)
+    except Garbled as error:
+        raise fail(Kind.BAD_PROFILE, str(error), where=where, hint=_AGAIN) from error
     return profile
 
 
-def _tuples(item: Any) -> Any:
-    return tuple(_tuples(i) for i in item) if isinstance(item, list) else item
-
-
-def _build(data: Mapping[str, Any]) -> Profile:
-    rows = {f.name: data[f.name] for f in fields(Profile)}
-    states = {name: _state_use(use) for name, use in rows["states"].items()}
-    return Profile(**{
-        **rows,
-        "sizes": _tuples(rows["sizes"]),
-        "ports": {k: _tuples(v) for k, v in rows["ports"].items()},
-        "paths": tuple(PathUse(**{k: _tuples(v) for k, v in p.items()}) for p in rows["paths"]),
-        "states": states,
-        "windows": tuple(WindowUse(**w) for w in rows["windows"]),
-    })
-
-
-def _state_use(use: Mapping[str, Any]) -> StateUse:
-    values: dict[str, Any] = {k: _tuples(x) for k, x in use.items()}
-    values["lookups"] = {n: _tuples(v) for n, v in use["lookups"].items()}
-    return StateUse(**values)
-
-
-def _check(profile: Profile, where: str) -> None:
-    if sum(p.packets for p in profile.paths) != profile.packets:
-        raise fail(Kind.BAD_PROFILE, f"the paths add up to {sum(p.packets for p in profile.paths)} packets, "
-                                     f"the total says {profile.packets}", where=where)
-    if any(n < 0 for p in profile.paths for n in (p.packets, p.octets)) or profile.packets <= 0:
-        raise fail(Kind.BAD_PROFILE, "packet counts must be positive", where=where)
+def _check(profile: Profile) -> None:
+    """What a reader may rely on without knowing the program."""
+    counts = [("packets", profile.packets), ("octets", profile.octets), ("window_ns", profile.window_ns)]
+    counts += [(f"paths[{i}].packets", p.packets) for i, p in enumerate(profile.paths)]
+    counts += [(f"paths[{i}].octets", p.octets) for i, p in enumerate(profile.paths)]
+    for name, count in counts:
+        if count < 0 or (count == 0 and name in ("packets", "window_ns")):
+            raise Garbled(f"{name}: {count} is too small")
+    for i, path in enumerate(profile.paths):
+        if not path.blocks or len(path.outcomes) != len(path.blocks) - 1:
+            raise Garbled(f"paths[{i}]: a path has one outcome less than blocks")
+    if profile.last_ns < profile.first_ns:
+        raise Garbled(f"last_ns: {profile.last_ns} lies before first_ns")
+    # A held fragment takes one path when it arrives and one when it is released.
+    taken = sum(p.packets for p in profile.paths)
+    if taken < profile.packets:
+        raise Garbled(f"paths: they add up to {taken} packets, the total says {profile.packets}")

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 @nf_argument
 @click.argument("traffic", metavar="TRACE", type=click.Path())
 @click.option("-o", "--output", type=click.Path(), metavar="FILE", help="Write the profile (JSON; - for the screen).")
-@click.option("--window", default=None, metavar="TIME", help="Length of the windows, such as 100ms. Default: 100 windows.")
+@click.option("--window", default=None, metavar="TIME",
+              help="Length of the windows, such as 100ms [default: 100 windows].")
 @traffic_options
 @json_option
 def command(nf: str, settings: tuple[str, ...], traffic: str, output: str | None, window: str | None,

@@ -39,7 +39,7 @@ class Body:
         return out
 
     def instruction(self, node: Instruction) -> Lines:
-        """Statements of one instruction; none for constants, which stand where they are used, and for unused results."""
+        """Statements of one instruction; none for constants (they stand where they are used) and unused results."""
         result = result_of(node)
         if isinstance(node, nodes.Const | nodes.LoadConfig) or (isinstance(node, _PURE) and result not in self.needed):
             return []

@@ -8,7 +8,7 @@ from cora.emit.dialect import Lines
 from cora.emit.host import HostProgram
 from cora.emit.layout import config_row
 from cora.emit.names import comment
-from cora.ir.nodes import TRACKER_REASONS, CounterState, FragmentState, MapState, MeterState, PoolState, Program
+from cora.ir.nodes import TRACKER_REASONS, CounterState, FragmentState, MapState, MeterState, PoolState, Program, State
 
 RUNTIME = Path(__file__).resolve().parent / "runtime"
 
@@ -56,7 +56,7 @@ def _head(host: HostProgram) -> Lines:
 def _engine(host: HostProgram) -> Lines:
     dialect = host.dialect
     out = host.config_structure()
-    for table in (*dialect.maps.values(), *dialect.meters.values(), *dialect.statics.values()):
+    for table in host.tables():
         out += ["", *table.structures()]
     members = ["    struct cora_core core;", "    struct cora_batch batch;", "    struct cora_config config;"]
     for state in host.program.states:
@@ -73,54 +73,60 @@ def _engine(host: HostProgram) -> Lines:
 
 
 def _tables(host: HostProgram) -> Lines:
-    dialect = host.dialect
-    out: Lines = []
-    for table in (*dialect.maps.values(), *dialect.meters.values(), *dialect.statics.values()):
-        out += table.functions()
-    return out
+    return [line for table in host.tables() for line in table.functions()]
 
 
 def _life(host: HostProgram) -> Lines:
     """Opening, closing and expiring all tables."""
-    dialect, program = host.dialect, host.program
     open_: Lines = []
     close: Lines = []
-    for state in program.states:
-        name = dialect.names.state(state.name)
-        if isinstance(state, PoolState):
-            last = state.ranges[-1]
-            block = last.high - last.low + 1
-            open_.append(f"    cora_pool_init(&E->{name}, {state.size}u, {block}u, {last.low}u);")
-            close.append(f"    cora_pool_close(&E->{name});")
-        elif isinstance(state, CounterState):
-            open_.append(f"    E->{name} = cora_zeroed({state.size}u, sizeof *E->{name});")
-            close.append(f"    cora_release(E->{name}, {state.size}u, sizeof *E->{name});")
-        elif isinstance(state, FragmentState):
-            tracker = f"E->trackers[{dialect.trackers.index(state.name)}]"
-            open_ += [f"    cora_tracker_init(&{tracker}, {state.capacity}u, {state.timeout}ull, {state.max_held}u);",
-                      f"    {tracker}.number = {dialect.trackers.index(state.name)};"]
-            members = ("reason_timeout", "reason_first", "reason_condemned")
-            open_ += [f"    {tracker}.{member} = {dialect.reasons.index(reason)};"
-                      for member, reason in zip(members, TRACKER_REASONS, strict=True)]
-            close.append(f"    cora_tracker_close(&{tracker});")
-        elif isinstance(state, MapState | MeterState):
-            open_.append(f"    {name}_open(E);")
-            close.append(f"    {name}_close(E);")
-        else:
-            entries = max(1, len(state.entries))
-            open_.append(f"    CORA_IF_PROFILE(cora_profile_init(&E->{name}.profile, {entries});)")
-            close.append(f"    CORA_IF_PROFILE(cora_profile_close(&E->{name}.profile);)")
+    for state in host.program.states:
+        opened, closed = _state_life(host, state)
+        open_ += opened
+        close += closed
     return [
         "CORA_COLD void cora_program_open(struct cora_engine *E, const uint8_t *config)", "{",
-        "    (void)config;", *host.config_copies(), *open_, "}", "",
-        "CORA_COLD void cora_program_close(struct cora_engine *E)", "{", *(close or ["    (void)E;"]), "}", "",
+        "    (void)E, (void)config;", *host.config_copies(), *open_, "}", "",
+        "CORA_COLD void cora_program_close(struct cora_engine *E)", "{", "    (void)E;", *close, "}", "",
         *_expiry(host),
     ]
 
 
+def _state_life(host: HostProgram, state: State) -> tuple[Lines, Lines]:
+    """Statements that make and unmake one state."""
+    name = host.dialect.names.state(state.name)
+    if isinstance(state, PoolState):
+        last = state.ranges[-1]
+        block = last.high - last.low + 1
+        return ([f"    cora_pool_init(&E->{name}, {state.size}u, {block}u, {last.low}ull);"],
+                [f"    cora_pool_close(&E->{name});"])
+    if isinstance(state, CounterState):
+        return ([f"    E->{name} = cora_zeroed({state.size}ull, sizeof *E->{name});"],
+                [f"    cora_release(E->{name}, {state.size}ull, sizeof *E->{name});"])
+    if isinstance(state, FragmentState):
+        return _tracker_life(host, state)
+    if isinstance(state, MapState | MeterState):
+        return [f"    {name}_open(E);"], [f"    {name}_close(E);"]
+    entries = max(1, len(state.entries))
+    return ([f"    CORA_IF_PROFILE(cora_profile_init(&E->{name}.profile, {entries});)"],
+            [f"    CORA_IF_PROFILE(cora_profile_close(&E->{name}.profile);)"])
+
+
+def _tracker_life(host: HostProgram, state: FragmentState) -> tuple[Lines, Lines]:
+    number = host.dialect.trackers.index(state.name)
+    tracker = f"E->trackers[{number}]"
+    members = ("reason_timeout", "reason_first", "reason_condemned")
+    return ([
+        f"    cora_tracker_init(&{tracker}, {state.capacity}u, {state.timeout}ull, {state.max_held}u);",
+        f"    {tracker}.number = {number};",
+        *(f"    {tracker}.{member} = {host.dialect.reasons.index(reason)};"
+          for member, reason in zip(members, TRACKER_REASONS, strict=True)),
+    ], [f"    cora_tracker_close(&{tracker});"])
+
+
 def _expiry(host: HostProgram) -> Lines:
     dialect = host.dialect
-    ageing = [t.table for t in (*(m for m in dialect.maps.values() if m.classes), *dialect.meters.values())]
+    ageing = [m.table for m in dialect.maps.values() if m.classes] + [m.table for m in dialect.meters.values()]
     trackers = range(len(dialect.trackers))
     return [
         "/* Removes what is due: table entries first, then held fragments. */",
@@ -140,39 +146,43 @@ def _expiry(host: HostProgram) -> Lines:
 
 
 def _rows(host: HostProgram) -> Lines:
-    """Dumping and loading every state; docs of the rows: cora/emit/layout.py and the headers of the runtime."""
-    size: Lines = []
-    dump: Lines = []
-    load: Lines = []
-    for number, state in enumerate(host.program.states):
-        name = host.dialect.names.state(state.name)
-        if isinstance(state, MapState | MeterState):
-            row = host.row_sizes()[state.name]
-            size.append(f"    case {number}: return (size_t)E->{name}.slots.count * {row};")
-            dump.append(f"    case {number}: {name}_dump(E, out); break;")
-            load += [f"    case {number}:", f"        for (size_t at = 0; at + {row} <= size; at += {row})",
-                     f"            if (!{name}_load(E, rows + at))", "                return false;", "        return true;"]
-        elif isinstance(state, PoolState):
-            size.append(f"    case {number}: return cora_pool_dump_size(&E->{name});")
-            dump.append(f"    case {number}: cora_pool_dump(&E->{name}, out); break;")
-            load.append(f"    case {number}: return cora_pool_load(&E->{name}, rows, size);")
-        elif isinstance(state, CounterState):
-            octets = f"{state.size} * sizeof *E->{name}"
-            size.append(f"    case {number}: return {octets};")
-            dump.append(f"    case {number}: memcpy(out, E->{name}, {octets}); break;")
-            load += [f"    case {number}:", f"        if (size != {octets})", "            return false;",
-                     f"        memcpy(E->{name}, rows, size);", "        return true;"]
-        elif isinstance(state, FragmentState):
-            tracker = f"&E->trackers[{host.dialect.trackers.index(state.name)}]"
-            size.append(f"    case {number}: return cora_tracker_size({tracker});")
-            dump.append(f"    case {number}: cora_tracker_dump({tracker}, out); break;")
+    """Dumping and loading every state; the rows are described in cora/emit/layout.py and the headers of the runtime."""
+    parts = [_state_rows(host, number, state) for number, state in enumerate(host.program.states)]
+    size, dump, load = ([line for part in parts for line in part[i]] for i in range(3))
     return [
-        *_switch("size_t cora_program_size(const struct cora_engine *E, uint32_t state)", size, "return 0;", ("E",)), "",
+        *_switch("size_t cora_program_size(const struct cora_engine *E, uint32_t state)", size, "return 0;", ("E",)),
+        "",
         *_switch("void cora_program_dump(const struct cora_engine *E, uint32_t state, uint8_t *out)", dump, "break;",
                  ("E", "out")), "",
-        *_switch("bool cora_program_load(struct cora_engine *E, uint32_t state, const uint8_t *rows, size_t size)", load,
-                 "return size == 0;", ("E", "rows")),
+        *_switch("bool cora_program_load(struct cora_engine *E, uint32_t state, const uint8_t *rows, size_t size)",
+                 load, "return size == 0;", ("E", "rows")),
     ]
+
+
+def _state_rows(host: HostProgram, number: int, state: State) -> tuple[Lines, Lines, Lines]:
+    """Cases for the size of a state's dump, for dumping and for loading it."""
+    name, case = host.dialect.names.state(state.name), f"    case {number}:"
+    if isinstance(state, MapState | MeterState):
+        row = host.row_sizes()[state.name]
+        return ([f"{case} return (size_t)E->{name}.slots.count * {row};"],
+                [f"{case} {name}_dump(E, out); break;"],
+                [case, f"        for (size_t at = 0; at + {row} <= size; at += {row})",
+                 f"            if (!{name}_load(E, rows + at))", "                return false;",
+                 "        return true;"])
+    if isinstance(state, PoolState):
+        return ([f"{case} return cora_pool_dump_size(&E->{name});"],
+                [f"{case} cora_pool_dump(&E->{name}, out); break;"],
+                [f"{case} return cora_pool_load(&E->{name}, rows, size);"])
+    if isinstance(state, CounterState):
+        octets = f"{state.size}ull * sizeof *E->{name}"
+        return ([f"{case} return {octets};"], [f"{case} memcpy(out, E->{name}, {octets}); break;"],
+                [case, f"        if (size != {octets})", "            return false;",
+                 f"        memcpy(E->{name}, rows, size);", "        return true;"])
+    if isinstance(state, FragmentState):
+        tracker = f"&E->trackers[{host.dialect.trackers.index(state.name)}]"
+        return ([f"{case} return cora_tracker_size({tracker});"],
+                [f"{case} cora_tracker_dump({tracker}, out); break;"], [])
+    return [], [], []
 
 
 def _switch(head: str, cases: Lines, otherwise: str, unused: tuple[str, ...]) -> Lines:
@@ -181,7 +191,7 @@ def _switch(head: str, cases: Lines, otherwise: str, unused: tuple[str, ...]) ->
 
 
 def _profile(host: HostProgram) -> Lines:
-    tables = {t.state.name for t in (*host.dialect.maps.values(), *host.dialect.meters.values(), *host.dialect.statics.values())}
+    tables = {t.state.name for t in host.tables()}
     cases = [f"    case {i}: return &E->{host.dialect.names.state(s.name)}.profile;"
              for i, s in enumerate(host.program.states) if s.name in tables]
     return ["#ifdef CORA_PROFILE",

@@ -23,11 +23,11 @@ def unary(node: Unary, render: Render) -> str:
     operand = render(node.operand)
     if node.op == "not":
         return f"!{operand}"
-    return _masked(f"~{operand}", node.result)
+    return _wrapped(f"~{operand}", node.result)
 
 
 def binary(node: Binary, render: Render, known: Known) -> str:
-    """The result as a C expression that may be wider than the result's type where that type fills its C type."""
+    """The result, wrapped to its type."""
     if isinstance(node.result.type, Bool):
         return f"{render(node.left)} {_C_BINARY[node.op]} {render(node.right)}"
     special = _SPECIAL.get(node.op)
@@ -35,12 +35,14 @@ def binary(node: Binary, render: Render, known: Known) -> str:
         return special(node, render, known)
     left = _widened(node.left, render) if node.op == "mul" else render(node.left)
     text = f"{left} {_C_BINARY[node.op]} {render(node.right)}"
-    return text if node.op in ("and", "or", "xor") else _masked(text, node.result)
+    return text if node.op in ("and", "or", "xor") else _wrapped(text, node.result)
 
 
 def compare(node: Compare, render: Render, known: Known) -> str:
     """A comparison, decided here where the C compiler would warn that it never changes."""
     decided = _decided(node, known)
+    if render(node.left) == render(node.right):
+        decided = int(node.op in ("eq", "le", "ge"))
     if decided is not None:
         return literal(decided, BOOL)
     return f"{render(node.left)} {_C_COMPARE[node.op]} {render(node.right)}"
@@ -52,17 +54,18 @@ def cast(node: Cast, render: Render) -> str:
         return render(node.operand) if isinstance(source, Bool) else f"{render(node.operand)} != 0"
     if isinstance(source, Bool) or bits_of(target) >= bits_of(source):
         return render(node.operand)
-    return _masked(render(node.operand), node.result)
+    return _wrapped(render(node.operand), node.result)
 
 
 def select(node: Select, render: Render) -> str:
     return f"{render(node.condition)} ? {render(node.if_true)} : {render(node.if_false)}"
 
 
-def _masked(text: str, result: Value) -> str:
-    if fills_container(result.type):
-        return text
-    return f"({text}) & {literal(mask_of(result.type), result.type)}"
+def _wrapped(text: str, result: Value) -> str:
+    """Reduces a C expression to the bits of the result's type."""
+    if not fills_container(result.type):
+        return f"({text}) & {literal(mask_of(result.type), result.type)}"
+    return f"({value_type(result.type)})({text})" if bytes_of(result.type) < 4 else text
 
 
 def _widened(value: Value, render: Render) -> str:
@@ -73,8 +76,6 @@ def _widened(value: Value, render: Render) -> str:
 
 def _decided(node: Compare, known: Known) -> int | None:
     """The result where it does not depend on what the operands are at run time."""
-    if node.left == node.right:
-        return int(node.op in ("eq", "le", "ge"))
     left, right = known(node.left), known(node.right)
     if left is not None and right is not None:
         return int(_PYTHON_COMPARE[node.op](left, right))
@@ -105,15 +106,13 @@ def _shift(node: Binary, render: Render, known: Known) -> str:
     width, count = bits_of(node.result.type), known(node.right)
     sign = "<<" if node.op == "shl" else ">>"
     shifted = f"{_widened(node.left, render)} {sign} {render(node.right)}"
-    shifted = _masked(shifted, node.result) if node.op == "shl" else shifted
+    shifted = _wrapped(shifted, node.result) if node.op == "shl" else shifted
     zero = literal(0, node.result.type)
     if count is not None:
         return shifted if count < width else zero
     if mask_of(node.right.type) < width:
         return shifted
-    # Converted first: a shifted short value may be wider than the result.
-    converted = f"({value_type(node.result.type)})({shifted})"
-    return f"{render(node.right)} < {literal(width, node.right.type)} ? {converted} : {zero}"
+    return f"{render(node.right)} < {literal(width, node.right.type)} ? {shifted} : {zero}"
 
 
 def _extreme(node: Binary, render: Render, known: Known) -> str:

@@ -1,13 +1,13 @@
 """The host dialect: programs as C for this machine, run over batches of captured packets (cora/emit/runtime/driver.h).
 
-The program becomes two functions. `cora_program_prefix` runs each packet of a batch up to its first access to a table: it
-depends on the packet alone, so it may run before earlier packets have had their effects. `cora_program_finish` goes on
-from there, packet by packet.
+The program becomes two functions. `cora_program_prefix` runs each packet of a batch up to its first access to a table:
+it depends on the packet alone, so it may run before earlier packets have had their effects. `cora_program_finish` goes
+on from there, packet by packet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from cora.analysis.liveness import Liveness, liveness_of
@@ -245,7 +245,7 @@ class HostProgram:
         self.dialect = HostDialect(program)
         self.body = Body(program, self.dialect)
         if self.body.paths.count >= 1 << 64:
-            raise fail(Kind.ENGINE_LIMIT, f"the program has {self.body.paths.count} paths, more than 64 bits can number",
+            raise fail(Kind.ENGINE_LIMIT, f"64 bits cannot number the {self.body.paths.count} paths of the program",
                        span=program.span, hint="branch less often in a row: combine conditions with 'and' and 'or'")
         self.prefix, stops = self._split()
         self.points = [self._point(i + 1, b) for i, b in enumerate(stops)]
@@ -316,26 +316,33 @@ class HostProgram:
     def finish_function(self) -> Lines:
         out = ["static void cora_program_finish(struct cora_engine *E, struct cora_packet *p)", "{",
                *self._locals(self._finish_values()),
-               "    uint64_t hash = p->hash;", "    CORA_IF_PROFILE(uint64_t path = p->path;)", "    (void)E, (void)hash;",
-               "    switch (p->resume) {"]
-        for point in self.points:
-            out += [f"    case {point.number}:"]
-            out += [f"        {self.dialect.names.value(v)} = p->live.{self.dialect.names.value(v)};" for v in point.live]
-            out += [f"        goto resume_{point.number};"]
-        out += ["    default:", "        return;", "    }"]
+               "    uint64_t hash = p->hash;", "    CORA_IF_PROFILE(uint64_t path = p->path;)",
+               "    (void)E, (void)hash;",
+               *_indented(self._resume())]
         points = {p.block.label: p for p in self.points}
         entered = {b.label for b in self.finish}
         for block in self.program.blocks:
-            point = points.get(block.label)
-            if block.label in entered:
-                out += self._labelled(block, self.finish)
-                out += _indented(self._hash(block))
-            elif point is None:
-                continue
-            if point is not None:
-                out += [f"resume_{point.number}: {'' if block.label in entered else block_comment(block)}".rstrip()]
-            out += _indented(self.body.terminator(block))
+            if block.label in entered or block.label in points:
+                out += self._rest(block, points.get(block.label), entered=block.label in entered)
         return [*out, "}"]
+
+    def _resume(self) -> Lines:
+        """Goes on where the prefix stopped, with its values."""
+        out = ["switch (p->resume) {"]
+        for point in self.points:
+            names = [self.dialect.names.value(v) for v in point.live]
+            out += [f"case {point.number}:", *(f"    {n} = p->live.{n};" for n in names),
+                    f"    goto resume_{point.number};"]
+        return [*out, "default:", "    return;", "}"]
+
+    def _rest(self, block: Block, point: ResumePoint | None, *, entered: bool) -> Lines:
+        """A block in the second function: all of it where it is entered there, else only its terminator."""
+        out: Lines = []
+        if entered:
+            out += [*self._labelled(block, self.finish), *_indented(self._hash(block))]
+        if point is not None:
+            out.append(f"resume_{point.number}: {'' if entered else block_comment(block)}".rstrip())
+        return out + _indented(self.body.terminator(block))
 
     def _hash(self, block: Block) -> Lines:
         node = block.terminator
@@ -386,7 +393,7 @@ class HostProgram:
         for value in dict.fromkeys(values):
             if value in self.body.needed and value not in skipped:
                 by_type.setdefault(self.dialect.type_of(value.type), []).append(self.dialect.names.value(value))
-        return [f"    {type_} {', '.join(names[i:i + 8])};"
+        return [f"    CORA_VALUE {type_} {', '.join(names[i:i + 8])};"
                 for type_, names in by_type.items() for i in range(0, len(names), 8)]
 
     def live_structure(self) -> Lines:
@@ -396,6 +403,12 @@ class HostProgram:
             return []
         members = [f"    {self.dialect.type_of(v.type)} {self.dialect.names.value(v)};" for v in values]
         return ["struct cora_live {", *members, "};", "#define CORA_LIVE_VALUES"]
+
+    def tables(self) -> Iterator[HostMap | HostMeter | HostStatic]:
+        """Everything with entries of its own."""
+        yield from self.dialect.maps.values()
+        yield from self.dialect.meters.values()
+        yield from self.dialect.statics.values()
 
     def row_sizes(self) -> dict[str, int]:
         """Bytes of a dumped row for each map and meter."""

@@ -24,7 +24,8 @@ def check_capacity(state: MapState | MeterState) -> None:
         CoraError: `Kind.ENGINE_LIMIT`.
     """
     if not 1 <= state.capacity <= MAX_ENTRIES:
-        raise fail(Kind.ENGINE_LIMIT, f"{state.name} has capacity {state.capacity}, the native engine takes 1 to {MAX_ENTRIES}",
+        raise fail(Kind.ENGINE_LIMIT,
+                   f"{state.name} has capacity {state.capacity}, the native engine takes 1 to {MAX_ENTRIES}",
                    span=state.span, hint="lower the capacity")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from cora.emit import host_common as common
 from cora.emit.host_common import Lines
 from cora.emit.layout import CLASS, LAST, map_row
-from cora.emit.names import Names, literal, value_type
+from cora.emit.names import Names, comment, literal, value_type
 from cora.errors import Kind, fail
 from cora.ir.nodes import AllocDecl, FieldDecl, KeyDecl, MapState, PoolState
 from cora.ir.types import U64, Type, bytes_of
@@ -17,7 +17,7 @@ _POOL_VALUES = 2**32 - 1
 
 
 class HostMap:
-    """Everything generated for one map. ``checked``: references carry the entry's life, so that a stale one is noticed."""
+    """Everything generated for one map. ``checked``: references carry the entry's life, so a stale one is noticed."""
 
     def __init__(self, state: MapState, names: Names, pools: dict[str, PoolState], *, checked: bool) -> None:
         """Raises CoraError `Kind.ENGINE_LIMIT` for a capacity or key the engine does not take."""
@@ -76,7 +76,7 @@ class HostMap:
             f"struct {t} {{",
             f"    struct {t}_entry *entries;",
             "    struct cora_slots slots;",
-            *(f"    struct cora_index {self.index(i)}; /* {k.name} */" for i, k in enumerate(self.state.keys)),
+            *(f"    struct cora_index {self.index(i)}; /* {comment(k.name)} */" for i, k in enumerate(self.state.keys)),
             "    struct cora_expiry expiry;",
             *(["    struct cora_recency recency;"] if self.lru else []),
             "    CORA_IF_PROFILE(struct cora_table_profile profile;)",
@@ -88,11 +88,12 @@ class HostMap:
         out: Lines = []
         if self.classes:
             values = ", ".join(literal(t.nanoseconds, U64) for t in self.state.timeouts)
-            out += [f"static const uint64_t {self.table}_timeouts[] = {{{values}}}; /* {', '.join(self.classes)} */", ""]
+            out += [f"/* {comment(', '.join(self.classes))} */",
+                    f"static const uint64_t {self.table}_timeouts[] = {{{values}}};", ""]
         for number, key in enumerate(self.state.keys):
             out += [*self._key_functions(number, key), ""]
-        parts = (self._alive(), self._remove(), self._expire(), self._touch(), self._insert(), self._open(), self._close(),
-                 self._dump(), self._load())
+        parts = (self._alive(), self._remove(), self._expire(), self._touch(), self._insert(), self._open(),
+                 self._close(), self._dump(), self._load())
         for part in parts:
             out += [*part, ""] if part else []
         return out
@@ -103,7 +104,8 @@ class HostMap:
         entry_hash = f"{t}_hash_{number}(E{common.arguments([f'e->{n}' for n in names])})"
         hit, miss = ("CORA_HIT_FIRST", "CORA_MISS_FIRST") if number == 0 else ("CORA_HIT_SECOND", "CORA_MISS_SECOND")
         lookup = [
-            f"static inline uint32_t {t}_lookup_{number}(struct cora_engine *E, uint64_t hash, {common.parameters(fields)})",
+            f"static inline uint32_t {t}_lookup_{number}(struct cora_engine *E, uint64_t hash, "
+            f"{common.parameters(fields)})",
             "{",
             f"    uint32_t at = {t}_find_{number}(E, hash{common.arguments(names)});",
             f"    CORA_IF_PROFILE(E->{t}.profile.events[at == CORA_NONE ? {miss} : {hit}]++;)",
@@ -112,7 +114,7 @@ class HostMap:
             "}",
         ]
         return [
-            f"/* {self.state.name}.{key.name} */",
+            f"/* {comment(f'{self.state.name}.{key.name}')} */",
             *common.hash_function(f"{t}_hash_{number}", fields, self.state), "",
             *common.find_function(f"{t}_find_{number}", t, self.index(number), fields), "",
             *lookup, "",
@@ -201,7 +203,8 @@ class HostMap:
         t = self.table
         out = ["/* The new entry's number, or CORA_NONE; nothing has changed then. `hash` is the primary key's. */",
                f"CORA_SHARED uint32_t {t}_insert({self.insert_parameters()})", "{",
-               *(f"    {value_type(self.types[f])} {self.field_names[f]};" for a in self.state.allocs for f in a.fields)]
+               *(f"    {value_type(self.types[f])} {self.field_names[f]};"
+                 for a in self.state.allocs for f in a.fields)]
         out += self._insert_checks()
         out += self._insert_pools()
         out += self._insert_reverse()
@@ -227,25 +230,30 @@ class HostMap:
 
     def _insert_pools(self) -> Lines:
         """Takes pool values, with those of the entry that would make room counted as free."""
-        t, allocs = self.table, self.state.allocs
+        allocs = self.state.allocs
         if not allocs:
             return []
         out = [f"    const uint64_t next_{i} = E->{self.names.state(a.pool)}.next;" for i, a in enumerate(allocs)]
         out += [f"    uint32_t taken_{i} = CORA_NONE;" for i in range(len(allocs))]
         if self.lru:
             out.append("    if (victim != CORA_NONE) {")
-            out += [f"        cora_pool_give(&E->{self.names.state(a.pool)}, E->{t}.entries[victim].{self.pool_index(i)});"
+            out += [f"        cora_pool_give(&E->{self.names.state(a.pool)}, {self._victims(i)});"
                     for i, a in enumerate(allocs)]
             out.append("    }")
         for i, alloc in enumerate(allocs):
             out += self._take(i, alloc)
         return out
 
+    def _victims(self, i: int) -> str:
+        """The value of the ``i``-th pool that the entry to be evicted holds."""
+        return f"E->{self.table}.entries[victim].{self.pool_index(i)}"
+
     def _take(self, i: int, alloc: AllocDecl) -> Lines:
         pool = self.pools[alloc.pool]
         p = f"&E->{self.names.state(alloc.pool)}"
         preserve = str(pool.preserve).lower()
-        out = [f"    taken_{i} = wish_{i} == CORA_NEVER ? cora_pool_take({p}) : cora_pool_take_near({p}, wish_{i}, {preserve});",
+        near = f"cora_pool_take_near({p}, wish_{i}, {preserve})"
+        out = [f"    taken_{i} = wish_{i} == CORA_NEVER ? cora_pool_take({p}) : {near};",
                f"    if (taken_{i} == CORA_NONE)", "        goto fail;"]
         step = 1
         values: Lines = []
@@ -281,15 +289,16 @@ class HostMap:
         t = self.table
         out: Lines = []
         if self.lru:
-            out += ["    if (victim != CORA_NONE) {", f"        CORA_IF_PROFILE(E->{t}.profile.events[CORA_EVICTED]++;)"]
+            out += ["    if (victim != CORA_NONE) {",
+                    f"        CORA_IF_PROFILE(E->{t}.profile.events[CORA_EVICTED]++;)"]
             # The values of the victim were given back before, and may be taken again by now.
-            out += [f"        const bool shared_{i} = cora_pool_is_used(&E->{self.names.state(a.pool)}, "
-                    f"E->{t}.entries[victim].{self.pool_index(i)});" for i, a in enumerate(self.state.allocs)]
+            out += [f"        const bool shared_{i} = "
+                    f"cora_pool_is_used(&E->{self.names.state(a.pool)}, {self._victims(i)});"
+                    for i, a in enumerate(self.state.allocs)]
             out.append(f"        {t}_remove(E, victim);")
             for i, a in enumerate(self.state.allocs):
                 out += [f"        if (shared_{i})",
-                        f"            cora_pool_mark(&E->{self.names.state(a.pool)}, "
-                        f"E->{t}.entries[victim].{self.pool_index(i)});"]
+                        f"            cora_pool_mark(&E->{self.names.state(a.pool)}, {self._victims(i)});"]
             out.append("    }")
         for i in range(len(self.state.keys)):
             out += [f"    if (CORA_UNLIKELY(E->{t}.{self.index(i)}.count >= E->{t}.{self.index(i)}.limit))",
@@ -322,7 +331,7 @@ class HostMap:
                     f"    {pool}.next = next_{i};"]
         if self.lru:
             out.append("    if (victim != CORA_NONE) {")
-            out += [f"        cora_pool_mark(&E->{self.names.state(a.pool)}, E->{t}.entries[victim].{self.pool_index(i)});"
+            out += [f"        cora_pool_mark(&E->{self.names.state(a.pool)}, {self._victims(i)});"
                     for i, a in enumerate(self.state.allocs)]
             out.append("    }")
         return [*out, f"    CORA_IF_PROFILE(E->{t}.profile.events[CORA_FULL]++;)", "    return CORA_NONE;"]
@@ -389,7 +398,8 @@ class HostMap:
         out += [f"    uint32_t at = cora_slots_take(&E->{t}.slots);", f"    E->{t}.entries[at] = loaded;",
                 f"    e = &E->{t}.entries[at];"]
         out += self._link("e->last", "e->timeout", lambda i: self._entry_hash(i))
-        return [*out, f"    CORA_IF_PROFILE(cora_profile_insert(&E->{t}.profile, &E->core, at);)", "    return true;", "}"]
+        return [*out, f"    CORA_IF_PROFILE(cora_profile_insert(&E->{t}.profile, &E->core, at);)",
+                "    return true;", "}"]
 
 
 def wanted_index(pool: PoolState, values: Sequence[str]) -> str:
@@ -405,5 +415,6 @@ def wanted_index(pool: PoolState, values: Sequence[str]) -> str:
 def check_pool(pool: PoolState) -> None:
     """Raises CoraError `Kind.ENGINE_LIMIT` for a pool with too many or too wide values."""
     if pool.size > _POOL_VALUES or any(bytes_of(r.type) > 8 for r in pool.ranges):
-        raise fail(Kind.ENGINE_LIMIT, f"pool {pool.name} has {pool.size} values; the native engine takes {_POOL_VALUES} "
-                                      "values of at most 64 bits each", span=pool.span, hint="make its ranges smaller")
+        raise fail(Kind.ENGINE_LIMIT,
+                   f"pool {pool.name} has {pool.size} values; the native engine takes {_POOL_VALUES} of at most "
+                   "64 bits each", span=pool.span, hint="make its ranges smaller")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cora.emit import host_common as common
 from cora.emit.host_common import Lines
 from cora.emit.layout import FIRST_CREDIT, LAST, SECOND_CREDIT, meter_row
-from cora.emit.names import Names, literal
+from cora.emit.names import Names, comment, literal
 from cora.errors import Kind, fail
 from cora.ir.nodes import MeterState
 from cora.ir.types import U64, bytes_of
@@ -53,7 +53,7 @@ class HostMeter:
     def functions(self) -> Lines:
         t = self.table
         timeout = literal(self.state.timeout, U64)
-        out = [f"/* {self.state.name} */", self._spec(), f"static const uint64_t {t}_timeout = {timeout};", ""]
+        out = [f"/* {comment(self.state.name)} */", self._spec(), f"static const uint64_t {t}_timeout = {timeout};", ""]
         entry_hash = f"{t}_hash_0(E{common.arguments([f'e->{n}' for n in self.key_names])})"
         parts = (
             common.hash_function(f"{t}_hash_0", self.fields, self.state),
@@ -122,11 +122,13 @@ class HostMeter:
         t = self.table
         full = [f"    if (E->{t}.slots.count == E->{t}.slots.capacity)"]
         if self.lru:
-            full += [f"    {{ CORA_IF_PROFILE(E->{t}.profile.events[CORA_EVICTED]++;) {t}_remove(E, E->{t}.recency.oldest); }}"]
+            full += ["    {", f"        CORA_IF_PROFILE(E->{t}.profile.events[CORA_EVICTED]++;)",
+                     f"        {t}_remove(E, E->{t}.recency.oldest);", "    }"]
         else:
             full += [f"        {{ CORA_IF_PROFILE(E->{t}.profile.events[CORA_FULL]++;) return CORA_COLOUR_FULL; }}"]
         return [
-            f"CORA_COLD enum cora_colour {t}_insert(struct cora_engine *E, uint64_t now, {common.parameters(self.fields)}, uint64_t size)",
+            f"CORA_COLD enum cora_colour {t}_insert(struct cora_engine *E, uint64_t now, "
+            f"{common.parameters(self.fields)}, uint64_t size)",
             "{",
             f"    struct cora_buckets buckets = cora_full_buckets(&{t}_spec);",
             f"    enum cora_colour colour = cora_charge(&{t}_spec, &buckets, size);",
@@ -146,7 +148,8 @@ class HostMeter:
         t = self.table
         keys = common.arguments(self.key_names)
         return [
-            f"static inline enum cora_colour {t}_police(struct cora_engine *E, uint64_t hash, uint64_t now, {common.parameters(self.fields)}, uint64_t size)",
+            f"static inline enum cora_colour {t}_police(struct cora_engine *E, uint64_t hash, uint64_t now, "
+            f"{common.parameters(self.fields)}, uint64_t size)",
             "{",
             f"    uint32_t at = {t}_find_0(E, hash{keys});",
             f"    CORA_IF_PROFILE(E->{t}.profile.events[at == CORA_NONE ? CORA_MISS_FIRST : CORA_HIT_FIRST]++;)",

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 
 from cora.emit import host_common as common
 from cora.emit.host_common import Lines
-from cora.emit.names import Names, literal, mask_of, value_type
-from cora.ir.nodes import AclEntry, AclState, FieldDecl, LpmEntry, LpmState
+from cora.emit.names import Names, comment, literal, mask_of, value_type
+from cora.ir.nodes import AclEntry, AclState, LpmEntry, LpmState
 from cora.ir.types import Type, bits_of
 
 
 class HostStatic:
-    """Everything generated for one ACL or LPM table. A reference is the entry's number in the order of the rows here."""
+    """Everything generated for one ACL or LPM table. A reference is the entry's number in ``entries``."""
 
     def __init__(self, state: AclState | LpmState, names: Names) -> None:
         self.state, self.table = state, names.state(state.name)
         self.value_names = {f.name: names.field(f.name) for f in state.values}
         keys = state.keys if isinstance(state, AclState) else (state.key,)
         self.keys: list[tuple[str, Type]] = [(names.field(f.name), f.type) for f in keys]
-        self.entries: Sequence[AclEntry | LpmEntry] = (
-            sorted(state.entries, key=lambda e: -e.priority) if isinstance(state, AclState) else state.entries)
+        self.entries: Sequence[AclEntry] | Sequence[LpmEntry] = (
+            sorted(state.entries, key=_priority_down) if isinstance(state, AclState) else state.entries)
 
     def structures(self) -> Lines:
         return [f"struct {self.table} {{", "    CORA_IF_PROFILE(struct cora_table_profile profile;)",
@@ -32,7 +32,7 @@ class HostStatic:
         find = self._acl() if isinstance(self.state, AclState) else self._lpm(self.state)
         arguments = common.arguments([n for n, _ in self.keys])
         return [
-            f"/* {self.state.name} */", *self._values(), "", *find, "",
+            f"/* {comment(self.state.name)} */", *self._values(), "", *find, "",
             f"static inline uint32_t {t}_lookup(struct cora_engine *E, {common.parameters(self.keys)})", "{",
             "    (void)E;",
             f"    uint32_t at = {t}_find({arguments[2:]});",
@@ -92,6 +92,10 @@ class HostStatic:
         ]
 
 
+def _priority_down(entry: AclEntry) -> int:
+    return -entry.priority
+
+
 def _acl_tests(name: str, type_: Type, kind: str, match: tuple[int, int]) -> list[str | None]:
     """Conditions for one key field; nothing when it always matches, None when it never does."""
     first, second = match
@@ -147,7 +151,3 @@ def _cut(out: list[LpmRange], first: int, entry: int | None) -> None:
         out.pop()
     out.append(LpmRange(first, entry))
 
-
-def fields_of(state: AclState | LpmState) -> Sequence[FieldDecl]:
-    """The fields an entry gives."""
-    return state.values

@@ -1,6 +1,6 @@
 """Packed rows: how configuration values and table entries cross the border between Python and compiled engines.
 
-A row is a packed C structure in native byte order; integers wider than eight bytes are split into a low and a high half.
+A row is a packed C structure in native byte order.
 """
 
 from __future__ import annotations

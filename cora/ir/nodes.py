@@ -704,7 +704,8 @@ def result_of(instruction: Instruction) -> Value | None:
 def operands_of(node: Instruction | Terminator) -> tuple[Value, ...]:
     """The values a node reads, in the order of its fields."""
     found: list[Value] = []
-    for name in _read_fields(type(node)):
+    kind: type = type(node)
+    for name in _read_fields(kind):
         item = getattr(node, name)
         if isinstance(item, Value):
             found.append(item)

@@ -29,6 +29,9 @@ from cora.ir.types import EntryRef, bytes_of
 HEAD_BYTES = 8
 
 
+Writer = Insert | Delete | Touch | StoreEntry | Police
+
+
 @dataclass(frozen=True)
 class Layout:
     """How a place lays out hash tables.
@@ -94,14 +97,30 @@ def _round_up(value: int, step: int) -> int:
     return -(-value // step) * step
 
 
-def writers(program: Program, state: State) -> tuple[Insert | Delete | Touch | StoreEntry | Police, ...]:
+def writers(program: Program, state: State) -> tuple[Writer, ...]:
     """The nodes that write a map or a meter in the data path, in program order."""
-    found: list[Insert | Delete | Touch | StoreEntry | Police] = []
-    for block in program.blocks:
-        for node in (*block.instructions, block.terminator):
-            if isinstance(node, Insert | Police):
-                found += [node] if node.state == state.name else []
-            elif isinstance(node, Delete | Touch | StoreEntry):
-                kind = node.entry.type
-                found += [node] if isinstance(kind, EntryRef) and kind.state == state.name else []
-    return tuple(found)
+    return _writers_by_state(program).get(state.name, ())
+
+
+def is_read_only(program: Program, state: State) -> bool:
+    """Whether packets never change a state: nothing writes it and its entries do not time out."""
+    if isinstance(state, AclState | LpmState):
+        return True
+    return isinstance(state, MapState) and not state.timeouts and not writers(program, state)
+
+
+# The program asked about last: targets ask about the states of one program many times.
+_latest: list[tuple[Program, dict[str, tuple[Writer, ...]]]] = []
+
+
+def _writers_by_state(program: Program) -> dict[str, tuple[Writer, ...]]:
+    if not _latest or _latest[0][0] is not program:
+        found: dict[str, list[Writer]] = {}
+        for block in program.blocks:
+            for node in (*block.instructions, block.terminator):
+                if isinstance(node, Insert | Police):
+                    found.setdefault(node.state, []).append(node)
+                elif isinstance(node, Delete | Touch | StoreEntry) and isinstance(node.entry.type, EntryRef):
+                    found.setdefault(node.entry.type.state, []).append(node)
+        _latest[:] = [(program, {name: tuple(nodes) for name, nodes in found.items()})]
+    return _latest[0][1]

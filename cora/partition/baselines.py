@@ -12,6 +12,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from cora.partition.instance import Instance, Option, Vector
 from cora.partition.placement import (
@@ -24,7 +25,7 @@ from cora.partition.placement import (
     throughput,
     utilisation,
 )
-from cora.partition.units import Units
+from cora.partition.units import UnitEdge, Units
 
 NAMES = ("host-only", "traffic-only", "state-only", "greedy")
 # Beyond this many combinations of tiers, states choose theirs one after the other.
@@ -62,29 +63,38 @@ class Rules:
 
     def settled(self, wanted: Sequence[int]) -> list[int] | None:
         """Places of units, none nearer to the wire than wanted, as near as they legally can be; None without any."""
-        places = []
-        for unit, place in enumerate(wanted):
-            nearest = self._from(unit, place)
-            if nearest is None:
-                return None
-            places.append(nearest)
+        nearest = self._nearest
+        places = [nearest[u][p] for u, p in enumerate(wanted)]
+        nowhere = self.instance.last + 1
         changed = True
         while changed:
             changed = False
-            for edge in self.units.edges:
-                source, target = places[edge.source], places[edge.target]
-                blocked = [p for p in range(source + 1, target + 1) if not edge.crossable[p]]
-                for unit, least in ((edge.target, source), (edge.source, max(blocked, default=0))):
-                    if places[unit] < least:
-                        raised = self._from(unit, least)
-                        if raised is None:
-                            return None
-                        places[unit] = raised
-                        changed = True
-        return places
+            for source, target in self._ends:
+                if places[target] < places[source]:
+                    places[target] = nearest[target][places[source]]
+                    changed = True
+            for edge in self._uncrossable:
+                least = max((p for p in range(places[edge.source] + 1, min(places[edge.target], self.instance.last) + 1)
+                             if not edge.crossable[p]), default=0)
+                if places[edge.source] < least:
+                    places[edge.source] = nearest[edge.source][least]
+                    changed = True
+        return None if nowhere in places else places
 
-    def _from(self, unit: int, place: int) -> int | None:
-        return next((p for p in range(place, self.instance.last + 1) if self.units.allowed[unit, p]), None)
+    @cached_property
+    def _nearest(self) -> list[list[int]]:
+        """Per unit and wanted place the nearest place from there on that takes it, one past the last for none."""
+        nowhere = self.instance.last + 1
+        return [[next((p for p in range(place, nowhere) if allowed[p]), nowhere) for place in range(nowhere + 1)]
+                for allowed in self.units.allowed]
+
+    @cached_property
+    def _ends(self) -> list[tuple[int, int]]:
+        return sorted((e.source, e.target) for e in self.units.edges)
+
+    @cached_property
+    def _uncrossable(self) -> list[UnitEdge]:
+        return [e for e in self.units.edges if not e.crossable.all()]
 
     def placement(self, places: Sequence[int] | None) -> Placement | None:
         """The placement with the best tiers for these places, None when a memory or a code store is too small."""

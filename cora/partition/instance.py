@@ -21,7 +21,7 @@ from cora.analysis.profile import Profile
 from cora.errors import Kind, fail
 from cora.ir.nodes import Forward, Program, Reject, State
 from cora.ir.span import Span
-from cora.models.target import AccessRates, Demand, Refusal, Resource, Target
+from cora.models.target import AccessRates, Demand, Refusal, Resource, Target, Tier
 
 Vector = NDArray[np.float64]
 
@@ -117,6 +117,7 @@ class _Builder:
         pieces = {(n.label, n.piece.part): n.piece for n in graph.nodes}
         costs = {key: [self.code_cost(piece, place) for place in self.places] for key, piece in pieces.items()}
         counts = self.access_counts()
+        options = {s.name: tuple(self.options_of(s, counts)) for s in self.program.states}
         crossing = [[self.edge_cross(e, place) for place in self.places] for e in graph.edges]
         cross = _stack(crossing, len(self.places), self.width)
         node_cost = np.array([[self.node_cost(i, n, costs, place) for place in self.places]
@@ -135,7 +136,7 @@ class _Builder:
             crossable=np.array([[v is not None for v in r] for r in crossing], np.bool_).reshape(-1, len(self.places)),
             edge_share=np.array([e.packets / graph.packets for e in graph.edges]),
             visit=np.array([self.visit(place) for place in self.places]),
-            options={s.name: tuple(self.options_of(s, counts)) for s in self.program.states},
+            options=options,
             refusals=tuple(self.refusals.values()),
             rates=self.rates,
             access_counts=counts,
@@ -232,39 +233,46 @@ class _Builder:
             for access in node.piece.accesses:
                 counts[access] = counts.get(access, 0.0) + node.packets / self.graph.packets
         for state in self.program.states:
-            dying = expiries_per_packet(self.profile, state)
+            dying = expiries_per_packet(self.program, self.profile, state)
             if dying:
                 counts[state.name, "delete"] = counts.get((state.name, "delete"), 0.0) + dying
         return counts
 
     def options_of(self, state: State, counts: Mapping[tuple[str, str], float]) -> Iterable[Option]:
-        for place in self.places:
-            for tier in self.target.places[place].tiers:
-                amount = self.target.holds(self.program, state, place, tier.name)
-                if isinstance(amount, Refusal):
-                    self.refuse(amount, state.span)
-                    continue
-                cost = self.state_cost(state, place, tier.name, counts)
-                if cost is not None and amount <= tier.capacity:
-                    yield Option(place, tier.name, amount, cost)
-                elif cost is not None:
-                    self.refuse(Refusal(state.name, self.target.places[place].name,
-                                        f"{tier.name} has {tier.capacity} {tier.unit}, a {state.name} of its declared "
-                                        f"capacity needs {amount}"), state.span)
+        for place, declared in enumerate(self.target.places):
+            answers = [(tier.name, self.option_of(state, place, tier, counts)) for tier in declared.tiers]
+            found = [answer for _, answer in answers if isinstance(answer, Option)]
+            yield from found
+            for name, answer in answers:
+                if isinstance(answer, Refusal):
+                    # Where another memory of the place takes the state, the refusal is about this memory alone.
+                    place_name = f"{declared.name}/{name}" if found else declared.name
+                    self.refuse(replace(answer, subject=state.name, place=place_name), state.span)
+
+    def option_of(self, state: State, place: int, tier: Tier,
+                  counts: Mapping[tuple[str, str], float]) -> Option | Refusal:
+        amount = self.target.holds(self.program, state, place, tier.name)
+        if isinstance(amount, Refusal):
+            return amount
+        name = self.target.places[place].name
+        if amount > tier.capacity:
+            return Refusal(state.name, name, f"{tier.name} has room for {tier.capacity:,} {tier.unit}, "
+                                             f"'{state.name}' with its declared capacity needs {amount:,}")
+        cost = self.state_cost(state, place, tier.name, counts)
+        return cost if isinstance(cost, Refusal) else Option(place, tier.name, amount, cost)
 
     def state_cost(self, state: State, place: int, tier: str,
-                   counts: Mapping[tuple[str, str], float]) -> Vector | None:
+                   counts: Mapping[tuple[str, str], float]) -> Vector | Refusal:
         total = np.zeros(self.width)
         for (name, kind), count in counts.items():
             if name != state.name:
                 continue
             answer = self.target.access(self.program, state, kind, place, tier, self.rates[name])
             if isinstance(answer, Refusal):
-                self.refuse(answer, self.first_access(name, kind) or state.span)
-                return None
+                return replace(answer, span=answer.span or self.first_access(name, kind))
             row = self.vector(answer, f"{kind} of {name} in {tier}")
             if not np.isfinite(row).all():
-                return None
+                return Refusal(name, self.target.places[place].name, f"it has no {kind}", self.first_access(name, kind))
             total += count * row
         return total
 

@@ -58,6 +58,9 @@ from cora.plan.document import (
     Steering,
 )
 
+# Throughputs that differ by less are the same: the tangent cuts promise no more.
+_SAME = 1e-3
+
 
 def plan(program: Program, profile: Profile, target: Target, *, rate_pps: float | None = None,
          cores: int | None = None, solver: str = "highs", time_limit: float = 10.0) -> Plan:
@@ -195,7 +198,8 @@ class _Planner:
         self.rules = Rules(instance, self.units, self.aim)
         refusing.refuse_what_fits_nowhere(instance, self.units)
         self.baselines = {name: baseline(self.rules, name) for name in NAMES}
-        self.search = Search(instance, self.units, request.solver, request.time_limit_s)
+        known = [demand_of(instance, p) for p in self.baselines.values() if p is not None]
+        self.search = Search(instance, self.units, request.solver, request.time_limit_s, known=known)
 
     def plan(self) -> Plan:
         found = self.found()
@@ -358,12 +362,14 @@ class _Planner:
         if rate is not None and cores is None:
             return f"the rate would be out of reach: at most {_mpps(self.limit(demand))}"
         if rate is not None and cores is not None and cores != chosen.found.cores:
-            return f"it would take {cores} host cores instead of {chosen.found.cores}"
+            return f"it would take {cores} host core{'' if cores == 1 else 's'} instead of {chosen.found.cores}"
         if rate is not None:
             now = host_cycles(self.instance, chosen.found.demand, rate)
             then = host_cycles(self.instance, demand, rate)
             if then > now * 1.001 + 1e-6:
                 return f"the host would do {then:.2f} instead of {now:.2f} cores' work"
+        if math.isclose(reach, chosen.throughput, rel_tol=_SAME):
+            return "it would do as well, as far as the model can tell"
         return f"the plan would carry {_mpps(reach)} instead of {_mpps(chosen.throughput)}"
 
     def limit(self, demand: Vector) -> float:
@@ -404,7 +410,7 @@ class _Planner:
         """The best plan that keeps at least one state at another place."""
         if not self.instance.options:
             return None
-        model = self.search.formulation(chosen.rate)
+        model = self.search.formulation(chosen.rate, self.aim.most)
         try:
             return self.search.other(model, self.aim, chosen.found.placement)
         except OutOfTime:

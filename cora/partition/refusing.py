@@ -49,21 +49,42 @@ def _notes(instance: Instance, subjects: set[str]) -> list[tuple[str, Span | Non
 
 def why_not(instance: Instance, units: Units, state: str, place: int) -> str:
     """Why a state cannot be at a place, in one sentence."""
-    name = instance.target.places[place].name
-    own = [r.reason for r in instance.refusals if r.subject == state and r.place == name]
-    if own and all(o.place != place for o in instance.options[state]):
-        return own[0]
     unit = units.of_state[state]
-    others = [s for s, u in units.of_state.items() if u == unit and s != state]
-    labels = {n.label for n, u in zip(instance.graph.nodes, units.of_node, strict=True) if u == unit}
-    for r in instance.refusals:
-        if r.place != name:
-            continue
-        if r.subject in others and all(o.place != place for o in instance.options[r.subject]):
-            return f"it has to be where {r.subject} is, and there: {r.reason}"
-        if r.subject in labels and not units.allowed[unit, place]:
-            return f"code that uses it cannot run there: {r.reason}"
-    return "code before or after it would have to go back towards the wire, or a memory or code store is too small"
+    own = _refused(instance, units, unit, place, first=state)
+    if own is not None:
+        subject, reason = own
+        return reason if subject == state else f"it has to be where '{subject}' is, and there: {reason}"
+    for before in sorted(_ancestors(units, unit)):
+        if not units.allowed[before, : place + 1].any():
+            found = _refused(instance, units, before, place)
+            if found is not None:
+                return (f"packets reach it after '{found[0]}', which cannot be there, and do not come back: {found[1]}")
+    return "its memory or the code store of the place is too small for everything that would have to be there with it"
+
+
+def _refused(instance: Instance, units: Units, unit: int, place: int, first: str = "") -> tuple[str, str] | None:
+    """What of a unit a place refuses and why; ``first`` is asked before the others."""
+    if units.allowed[unit, place]:
+        return None
+    name = instance.target.places[place].name
+    states = sorted((s for s, u in units.of_state.items() if u == unit), key=lambda s: (s != first, s))
+    labels = [n.label for n, u in zip(instance.graph.nodes, units.of_node, strict=True) if u == unit]
+    for subject in (*states, *labels):
+        for r in instance.refusals:
+            if r.subject == subject and r.place == name:
+                return subject, r.reason
+    return None
+
+
+def _ancestors(units: Units, unit: int) -> set[int]:
+    found: set[int] = set()
+    waiting = [unit]
+    while waiting:
+        here = waiting.pop()
+        new = {e.source for e in units.edges if e.target == here} - found
+        found |= new
+        waiting += new
+    return found - {unit}
 
 
 def no_plan(search: Search, aim: Aim, scale: float) -> CoraError:
@@ -114,7 +135,7 @@ def _short_of_room(search: Search, aim: Aim, scale: float) -> CoraError:
             return fail(Kind.NO_PLAN, f"without a host core there is no plan: part of the program cannot run on the "
                                       f"card of {instance.target.name}", notes=_notes(instance, _subjects(instance)),
                         hint="give it one: --cores 1")
-    roomy = search.formulation(scale, stores=False)
+    roomy = search.formulation(scale, aim.most, stores=False)
     if search.best(roomy, "host", max(aim.most, 1), Limits(), "room") is not None:
         sizes = [f"{s.name} needs {min(o.amount for o in instance.options[s.name])}" for s in instance.program.states]
         return fail(Kind.NO_PLAN,

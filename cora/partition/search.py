@@ -71,13 +71,17 @@ class Found:
 
 @dataclass
 class Search:
-    """One search with one solver under one time limit (seconds, for everything together)."""
+    """One search with one solver under one time limit (seconds, for everything together).
+
+    ``known``: demands of placements at hand; cuts at them spare the first rounds.
+    """
 
     instance: Instance
     units: Units
     solver: str
     time_limit: float
     stages: list[Stage] = field(default_factory=list)
+    known: Sequence[Vector] = ()
     variables: int = 0
     rows: int = 0
     scale: float = 1.0
@@ -85,8 +89,12 @@ class Search:
     def __post_init__(self) -> None:
         self.deadline = time.perf_counter() + self.time_limit
 
-    def formulation(self, rate: float, host_allowed: bool = True, stores: bool = True) -> Formulation:
+    def formulation(self, rate: float, cores: int, host_allowed: bool = True, stores: bool = True) -> Formulation:
         made = Formulation(self.instance, self.units, rate, host_allowed, stores)
+        for demand in self.known:
+            loads = utilisation(self.instance, demand, max(cores, 1), rate)
+            if math.isfinite(loads.max()) and loads.any():
+                made.add_cut(loads)
         if not self.variables:
             self.variables, self.rows = len(made.base.lower), len(made.base.rows)
         return made
@@ -137,12 +145,12 @@ class Search:
 
     def for_rate(self, rate: float, most: int) -> Found | None:
         """The plan for a rate with at most ``most`` host cores, None when there is none."""
-        model = self.formulation(rate)
+        model = self.formulation(rate, most)
         found = self.best(model, "host", max(most, 1), Limits(load=1.0), "host cores") if most else None
         if found is None and most:
             return None
         if found is None or host_cycles(self.instance, found.demand, rate) < 1e-9:
-            without_host = self.formulation(rate, host_allowed=False)
+            without_host = self.formulation(rate, 0, host_allowed=False)
             none = self.best(without_host, "load", 0, Limits(load=1.0), "host cores")
             if none is not None or found is None:
                 return none and self.refine(without_host, none, rate, 0)
@@ -178,7 +186,7 @@ class Search:
     def for_cores(self, cores: int, scale: float) -> Found | None:
         """The plan with the largest throughput on exactly ``cores`` host cores; ``scale`` is about that throughput."""
         self.scale = scale
-        model = self.formulation(scale, host_allowed=cores > 0)
+        model = self.formulation(scale, cores, host_allowed=cores > 0)
         found = self.best(model, "load", cores, Limits(), "throughput")
         if found is None:
             return None

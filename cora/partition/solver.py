@@ -111,9 +111,9 @@ def _pulp_problem(pulp: Any, program: Program) -> tuple[Any, list[Any]]:
         problem.add_variable(f"v{i}", lower, upper, "Integer" if integer else "Continuous")
         for i, (lower, upper, integer) in enumerate(zip(program.lower, program.upper, program.integer, strict=True))
     ]
-    problem += pulp.lpSum(variables[i] * c for i, c in program.objective.items())
+    problem += _expression(pulp, variables, program.objective)
     for terms, low, high in program.rows:
-        expression = pulp.lpSum(variables[i] * c for i, c in terms.items())
+        expression = _expression(pulp, variables, terms)
         if low is not None and low == high:
             problem += expression == low
             continue
@@ -122,6 +122,13 @@ def _pulp_problem(pulp: Any, program: Program) -> tuple[Any, list[Any]]:
         if high is not None:
             problem += expression <= high
     return problem, variables
+
+
+def _expression(pulp: Any, variables: Sequence[Any], terms: Mapping[int, float]) -> Any:
+    """A sum from its terms at once: adding them one by one takes longer than solving."""
+    pairs = [(variables[i], c) for i, c in terms.items()]
+    build = getattr(pulp.LpAffineExpression, "from_list", pulp.LpAffineExpression)
+    return build(pairs)
 
 
 def _engine(pulp: Any, solver: str, time_limit: float) -> Any:

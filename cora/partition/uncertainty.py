@@ -15,10 +15,10 @@ from cora.models.target import Demand, Target
 from cora.partition.instance import Instance, Vector
 from cora.partition.placement import Placement
 
-SAMPLES = 240
+SAMPLES = 200
 SEED = 20
 # Uses that together make up less than this share of every resource's demand keep their central value.
-_NEGLIGIBLE = 2e-3
+_NEGLIGIBLE = 1e-2
 
 Use = tuple[float, Callable[[Target], tuple[Demand, float]]]
 

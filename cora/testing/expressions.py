@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from cora.frontends.nf.types import BOOLEAN, DURATION, IPV4, IPV6, MAC, LanguageType, Scalar, Struct, uint
 from cora.ir.headers import QUOTED
 from cora.testing.values import FIELDS_BY_TYPE, field_value, value_of
-from cora.testing.world import Function, Local, Scope, Table, World
+from cora.testing.world import Function, Scope, Table, World
 
 # Binding strength, as in grammar.lark.
 TERNARY, OR, AND, COMPARE, BITOR, BITXOR, BITAND, SHIFT, SUM, PRODUCT, UNARY, ATOM = range(12)
@@ -61,7 +62,6 @@ def address(type_: Scalar, value: int) -> str:
         return ".".join(str(b) for b in value.to_bytes(4, "big"))
     if type_ == MAC:
         return ":".join(f"{b:02x}" for b in value.to_bytes(6, "big"))
-    import ipaddress
     return str(ipaddress.IPv6Address(value))
 
 
@@ -106,7 +106,7 @@ class ExpressionWriter:
         for name, table in scope.entries():
             found += [Expr(f"{name}.{p}", ATOM, True) for p, t in table.scalars() if t == type_]
         found += [Expr(n, ATOM, True) for n, t, _ in self.world.configs if t == type_]
-        if type_ == uint(32):
+        if type_ == uint(32) and scope.has_packet:
             found.append(Expr(f"{self.world.packet}.size", ATOM, True))
         if type_ == DURATION:
             found.append(Expr("now", ATOM, True))
@@ -122,6 +122,7 @@ class ExpressionWriter:
         if named:
             return self.choices.pick(named)
         loose = [n for n, v in scope.locals.items() if v.kind == "literal" and v.value < type_.limit]
+        loose += [n for n, value in self.world.numbers if value < type_.limit]
         if loose and type_.number and type_ != DURATION and not typed and self.choices.chance(30):
             return Expr(self.choices.pick(loose), ATOM, False, False)
         return self.constant(type_, typed=typed)
@@ -173,8 +174,8 @@ class ExpressionWriter:
         return self.infix(self.choices.pick(("<<", ">>")), left, right)
 
     def number_type(self) -> Scalar:
-        """A type that takes arithmetic."""
-        return uint(self.choices.pick(WIDTHS)) if self.choices.chance(90) else DURATION
+        """A type for indices and shift amounts."""
+        return uint(self.choices.pick(WIDTHS))
 
     def any_type(self, scope: Scope) -> Scalar:
         """A scalar type, mostly one that the headers present have fields of."""
@@ -204,7 +205,6 @@ class ExpressionWriter:
         condition = self.of(scope, BOOLEAN, depth - 1)
         yes, no = self.pair(scope, type_, depth)
         dynamic = condition.dynamic or (yes.dynamic and no.dynamic)
-        # A constant choice takes the type of both sides, but a record of it is kept only where it is a constant.
         return Expr(f"{condition.at(OR)} ? {yes.at(TERNARY)} : {no.at(TERNARY)}", TERNARY, dynamic)
 
     def comparison(self, scope: Scope, type_: Scalar, depth: int) -> Expr:
@@ -341,5 +341,3 @@ def _paths(type_: LanguageType | None, prefix: str = "") -> list[tuple[str, Scal
         return [pair for name, inner in type_.fields for pair in _paths(inner, f"{prefix}.{name}")]
     return [(prefix, type_)] if isinstance(type_, Scalar) else []
 
-
-__all__ = ["Expr", "ExpressionWriter", "Local", "address", "duration", "literal"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 
-from cora.frontends.nf.types import BOOLEAN, DURATION, FIELD_TYPES, IPV4, IPV6, MAC, Scalar, uint
+from cora.frontends.nf.types import BOOLEAN, FIELD_TYPES, Scalar, uint
 from cora.ir.headers import HEADERS, QUOTED, field_of
 from cora.testing.choices import Choices
 
@@ -89,5 +89,3 @@ def value_of(choices: Choices, type_: Scalar) -> int:
         return choices.pick([*special.get(type_.name, ()), *edges])
     return choices.integer(0, type_.limit - 1)
 
-
-__all__ = ["DURATION", "FIELDS_BY_TYPE", "FIELD_VALUES", "IPV4", "IPV6", "MAC", "field_type", "field_value", "value_of"]

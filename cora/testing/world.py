@@ -89,6 +89,7 @@ class World:
     ports: list[str] = field(default_factory=list)
     configs: list[tuple[str, Scalar, int]] = field(default_factory=list)
     consts: list[tuple[str, Scalar, int]] = field(default_factory=list)
+    numbers: list[tuple[str, int]] = field(default_factory=list)  # constants without a type
     structs: list[Struct] = field(default_factory=list)
     pools: list[Pool] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
@@ -124,7 +125,8 @@ class Scope:
     Attributes:
         headers: present on every way here; base: those present from the start of the handler or function.
         dead: entries that may be deleted; protected: entries that must stay (a loop's body runs several times).
-        forbid: verdicts that a full table's promise rules out; fixed: no more may be ruled out from here.
+        forbid: verdicts that a full table's promise rules out; ruled: those that may come to be ruled out on the way
+        on, so that one is left wherever ways join; fixed: no more may be ruled out from here.
         function: the function being written; factor: how often this code is repeated by loops.
     """
 
@@ -134,6 +136,7 @@ class Scope:
     dead: frozenset[str] = frozenset()
     protected: frozenset[str] = frozenset()
     forbid: frozenset[str] = frozenset()
+    ruled: frozenset[str] = frozenset()
     fixed: bool = False
     function: Function | None = None
     factor: int = 1
@@ -153,6 +156,11 @@ class Scope:
         for name, local in self.locals.items():
             if local.kind == "var" and not all(s.locals[name].dynamic for s in open_scopes):
                 self.locals[name] = replace(local, dynamic=False)
+
+    @property
+    def has_packet(self) -> bool:
+        """Whether the packet has a name here; a function may do without it."""
+        return self.function is None or any(p.kind == "packet" for p in self.function.params)
 
     def fresh(self, prefix: str) -> str:
         """A name that is not taken here."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cora.errors import CoraError, Kind
+from cora.errors import CoraError, Diagnostic, Kind
 from cora.frontends.nf import ast
 from cora.frontends.nf.types import BOOLEAN, DURATION, INTEGER, IPV4, IPV6, MAC, Number, Scalar, scalar_named
 from cora.ir.span import Span
@@ -101,9 +101,10 @@ class Constants:
         return None
 
     def binary(self, expr: ast.BinaryExpr, left: Number, right: Number) -> Number | None:
-        type_ = common_type(left, right)
+        shift = expr.op in ("<<", ">>") and left.type.number and right.type.number and right.type != DURATION
+        type_ = left.type if shift else common_type(left, right, expr.op)
         if type_ is None:
-            self.errors.add(Kind.TYPE_MISMATCH, f"'{expr.op}' between {left.type} and {right.type}", expr.span)
+            self.errors.add(*mismatch(expr.op, left, right, expr.span))
             return None
         assert left.const is not None and right.const is not None, "constants are known"
         value, is_bool = fold(expr.op, left.const, right.const, type_)
@@ -143,37 +144,55 @@ class Constants:
         """A config's value given from outside as text."""
         from cora.frontends.nf.parser import parse_expression
 
-        where = Span(f"--set {item.name}", 1, 1, 1, len(text) + 1)
-        try:
-            expr = parse_expression(text, where.file)
-        except CoraError:
-            self.errors.add(Kind.BAD_OVERRIDE, f"'{text}' is no value of type {type_} for config '{item.name}'",
-                            item.span)
-            return None
         before = len(self.errors.found)
-        value = self.of_type(expr, type_)
+        try:
+            value = self.of_type(parse_expression(text, "--set"), type_)
+        except CoraError:
+            value = None
         if value is None:
             del self.errors.found[before:]
-            self.errors.add(Kind.BAD_OVERRIDE, f"'{text}' is no value of type {type_} for config '{item.name}'",
-                            item.span)
+            self.errors.found.append(Diagnostic(
+                Kind.BAD_OVERRIDE, f"'{text}' is no value of config '{item.name}', which is {type_}",
+                where=f"--set {item.name}", notes=(("the config", item.span),)))
         return value
 
 
-def common_type(left: Number, right: Number) -> Scalar | None:
-    """The type two operands agree on; a literal takes the other's type."""
+def common_type(left: Number, right: Number, op: str = "") -> Scalar | None:
+    """The type two operands agree on; a literal takes the other's type, a duration's only to scale it or as 0."""
     if left.type == right.type:
         return left.type
-    if left.type == INTEGER and right.type.number and fits(left, right.type):
+    if left.type == INTEGER and right.type.number and fits(left, right.type, op):
         return right.type
-    if right.type == INTEGER and left.type.number and fits(right, left.type):
+    if right.type == INTEGER and left.type.number and fits(right, left.type, op):
         return left.type
     return None
 
 
-def fits(number: Number, type_: Scalar) -> bool:
-    """Whether a literal can be of a type; a duration takes only 0 without a unit."""
+def fits(number: Number, type_: Scalar, op: str = "") -> bool:
+    """Whether a literal can be an operand of a type; a duration is scaled by any and takes only 0 without a unit."""
     assert number.const is not None, "a literal is known"
+    if type_ == DURATION and number.const and op not in ("*", "/", "%"):
+        return False
     return 0 <= number.const < type_.limit
+
+
+def mismatch(op: str, left: Number, right: Number, span: Span) -> tuple[Kind, str, Span, str | None]:
+    """The error of an operator between two operands that do not fit: kind, message, place, hint."""
+    for literal, other in ((left, right), (right, left)):
+        if literal.type == INTEGER and other.type.number and literal.const is not None:
+            if other.type == DURATION:
+                return Kind.TYPE_MISMATCH, "a duration needs a unit", span, "for example 30s or 10ms"
+            return Kind.VALUE_RANGE, f"{literal.const} does not fit in {other.type}", span, None
+    message = f"'{op}' between {left.type} and {right.type}"
+    hint = None
+    if left.type.number and right.type.number:
+        hint = f"convert one side, for example {left.type}(...)"
+    elif op in ("&&", "||"):
+        hint = "it takes two bools: compare numbers first, for example x != 0"
+    elif left.type.number or right.type.number:
+        convert = right.type if left.type.number else left.type
+        hint = f"convert the {convert} first, for example u{getattr(convert.ir, 'bits', 8)}(...)"
+    return Kind.TYPE_MISMATCH, message, span, hint
 
 
 def fold(op: str, a: int, b: int, type_: Scalar) -> tuple[int | None, bool]:
@@ -184,6 +203,8 @@ def fold(op: str, a: int, b: int, type_: Scalar) -> tuple[int | None, bool]:
     if op in ("&&", "||"):
         value = (a and b) if op == "&&" else (a or b)
         return (int(bool(value)), True) if type_ == BOOLEAN else (None, True)
+    if op in ("min", "max") and type_ == BOOLEAN:
+        return None, False
     bitwise = {"&": a & b, "|": a | b, "^": a ^ b, "min": min(a, b), "max": max(a, b)}
     if op in bitwise:
         return bitwise[op], False

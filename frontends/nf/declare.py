@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from cora.errors import Diagnostic, Kind
@@ -104,7 +104,8 @@ class Errors:
         names = sorted(set(known))
         near = difflib.get_close_matches(name, names, 1, 0.6)
         hint = f"did you mean '{near[0]}'?" if near else (f"known: {', '.join(names[:12])}" if names else None)
-        elsewhere = self.declared.get(name)
+        # Fields, attributes and choices are found elsewhere than declared names.
+        elsewhere = self.declared.get(name) if " called" not in what and "field" not in what else None
         if elsewhere is not None and (elsewhere.line, elsewhere.column) > (span.line, span.column):
             hint = "a name is known from its declaration on: move that up"
         notes = [] if elsewhere is None else [(f"'{name}' is declared here", _head(elsewhere))]
@@ -160,8 +161,9 @@ class _Declarer:
         for name in self.overrides:
             if name not in self.symbols.configs and name not in self.constants.failed:
                 known = ", ".join(self.symbols.configs) or "none"
-                self.errors.add(Kind.BAD_OVERRIDE, f"there is no config '{name}' to set", _head(source.span),
-                                f"configs of this program: {known}")
+                self.errors.found.append(Diagnostic(
+                    Kind.BAD_OVERRIDE, f"{source.name} has no config '{name}'", where=f"--set {name}",
+                    hint=f"its configs: {known}"))
 
     def type(self, name: ast.Name) -> LanguageType | None:
         found = scalar_named(name.text) or self.symbols.structs.get(name.text)
@@ -183,7 +185,7 @@ class _Declarer:
     def port(self, item: ast.PortDecl) -> None:
         for face in item.faces:
             if face not in FACES:
-                self.errors.unknown("side a port can face called", face, item.span, FACES)
+                self.errors.add(Kind.BAD_DECLARATION, f"a port faces 'wire', 'host' or 'vf', not '{face}'", item.span)
         self.symbols.ports[item.name] = nodes.Port(item.name, item.faces, item.span)
 
     def config(self, item: ast.ConfigDecl) -> None:
@@ -253,11 +255,15 @@ class _Declarer:
             if low is None or high is None:
                 continue
             if low > high:
-                self.errors.add(Kind.VALUE_RANGE, f"the range of '{r.name}' is empty: it starts above its end", r.span,
+                name = r.name if len(item.ranges) > 1 else item.name
+                self.errors.add(Kind.VALUE_RANGE, f"the range of '{name}' is empty: it starts above its end", r.span,
                                 "write the smaller value first")
                 continue
             ranges.append(nodes.PoolRange(r.name, type_.ir, low, high, r.span))
             types.append(type_)
+        if not item.ranges:
+            self.errors.add(Kind.BAD_DECLARATION, f"pool '{item.name}' has no values", _head(item.span),
+                            "add for example: port: u16 in 1024 .. 65535;")
         if len(ranges) != len(item.ranges) or not ranges:
             self.constants.failed.add(item.name)
             return
@@ -300,6 +306,8 @@ class _Declarer:
                 self.errors.add(Kind.BAD_DECLARATION,
                                 f"'{a.name}' takes {allowed[a.name] or 'no'} value{'s' * (allowed[a.name] != 1)}, "
                                 f"{len(a.args)} given", a.span)
+                if len(a.args) > allowed[a.name]:
+                    found[a.name] = replace(a, args=a.args[:allowed[a.name]])
             else:
                 found[a.name] = a
         return found
@@ -366,8 +374,8 @@ class _Declarer:
         allocs = self.allocs(item, dict(fields))
         bits = sum(bits_of(t.ir) for _, t in flat)
         if bits > MAX_ENTRY_BITS:
-            self.errors.add(Kind.VALUE_RANGE, f"an entry of map '{item.name}' has {bits} bits, at most {MAX_ENTRY_BITS} "
-                                              "are possible", _head(item.span))
+            self.errors.add(Kind.VALUE_RANGE, f"an entry of map '{item.name}' has {bits} bits, at most "
+                                              f"{MAX_ENTRY_BITS} are possible", _head(item.span))
         if not item.entry:
             self.errors.add(Kind.BAD_DECLARATION, f"map '{item.name}' has no entry fields", _head(item.span),
                             "add for example: entry { src: ipv4, packets: u64 }")
@@ -458,6 +466,9 @@ class _Declarer:
         algorithm = self.algorithm(item, known)
         fields = self.fields(item.key)
         capacity = self.capacity(known, f"meter '{item.name}'", item.span)
+        if not item.key:
+            self.errors.add(Kind.BAD_DECLARATION, f"meter '{item.name}' has no key", _head(item.span),
+                            "for example: key src: ipv4;")
         if capacity is None or None in values.values() or not {"rate", "burst"} <= set(values) or not fields:
             self.constants.failed.add(item.name)
             return
@@ -488,6 +499,10 @@ class _Declarer:
         values = self.fields(item.values)
         flat_key = [pair for name, t in key for pair in flatten_type(t, name)]
         flat_values = [pair for name, t in values for pair in flatten_type(t, name)]
+        if len(flat_values) != len(item.values):
+            self.errors.add(Kind.BAD_DECLARATION, f"the values of '{item.name}' are scalars", _head(item.span))
+            self.constants.failed.add(item.name)
+            return
         if len(flat_key) != len(item.key):
             self.errors.add(Kind.BAD_DECLARATION, f"the key of '{item.name}' is made of scalars", _head(item.span))
             self.constants.failed.add(item.name)
@@ -530,6 +545,9 @@ class _Declarer:
                 self.errors.unknown("match kind", f.extra, f.span, ("exact", "ternary", "range"))
                 return None
             kinds.append("exact" if f.extra == "" else f.extra)  # type: ignore[arg-type]
+        if not item.key:
+            self.errors.add(Kind.BAD_DECLARATION, f"acl '{item.name}' has no key", _head(item.span),
+                            "for example: key (src: ipv4 ternary, dport: u16 range);")
         if self.too_many(item, capacity) or not kinds:
             return None
         explicit = [e for e in item.entries if e.priority is not None]
@@ -649,8 +667,12 @@ class _Declarer:
     # Policies.
 
     def policy(self, item: ast.Policy) -> None:
-        if not self.new_name(f"policy {item.kind} {item.word if item.kind == 'limit' else ''}".strip(), item.span):
+        name = f"policy {item.kind} {item.word if item.kind == 'limit' else ''}".strip()
+        if name in self.symbols.spans:
+            self.errors.add(Kind.DUPLICATE_NAME, f"'{name.removeprefix('policy ')}' is decided twice", item.span,
+                            "keep one of them", [("first here", self.symbols.spans[name])])
             return
+        self.symbols.spans[name] = item.span
         policies = self.symbols.policies
         choices = {"fragments": ("track", "drop", "ignore"), "unparsed": ("drop", "pass"),
                    "verify": ("ipv4.checksum", "none"), "source_routes": ("drop", "pass"),

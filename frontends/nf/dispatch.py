@@ -129,7 +129,11 @@ class Dispatch:
         follow = [n.removeprefix("quoted.") for n in _AFTER.get(before, ())]
         if before in ("icmp", "icmp6"):
             follow = ["quoted"]
-        where = f"'{before}'" if before else "the start of a pattern"
+        where = f"'{before.removeprefix('quoted.')}'"
+        if not before:
+            self.errors.add(Kind.BAD_PATTERN, f"a pattern cannot start with '{step}'", handler.path_span,
+                            "patterns start with eth, for example eth/ipv4/tcp")
+            return
         hint = f"after {where} can come: {', '.join(follow)}" if follow else f"nothing can follow {where}"
         self.errors.add(Kind.BAD_PATTERN, f"'{step}' cannot follow {where}", handler.path_span, hint)
 
@@ -144,7 +148,8 @@ class Dispatch:
     def unparsed(self) -> str:
         if self.symbols.policies.unparsed == "drop":
             return self.drop("unparsed")
-        other = next(p for p in self.symbols.ports if p != self.port)
+        # With more than two ports this is an error that was reported already.
+        other = next((p for p in self.symbols.ports if p != self.port), self.port)
         label = f"pass_to_{other}"
         self.block(label, (), nodes.Forward(other, self.span))
         return label

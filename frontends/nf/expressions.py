@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cora.errors import Kind
 from cora.frontends.nf import ast
-from cora.frontends.nf.constants import LITERAL_TYPES, common_type, fold
+from cora.frontends.nf.constants import LITERAL_TYPES, common_type, fold, mismatch
 from cora.frontends.nf.types import (
     BOOLEAN,
     DURATION,
@@ -63,19 +63,25 @@ class Expressions:
     def of_type(self, expr: ast.Expr, type_: Scalar, what: str = "this") -> Number | None:
         """A scalar of a given type, literals taking it, or None after an error."""
         found = self.number(expr, what)
-        return None if found is None else self.coerce(found, type_, expr.span)
+        return None if found is None else self.coerce(found, type_, expr.span, what)
 
-    def coerce(self, found: Number, type_: Scalar, span: Span) -> Number | None:
+    def coerce(self, found: Number, type_: Scalar, span: Span, what: str = "this") -> Number | None:
         if found.type == type_:
             return found
-        if found.type == INTEGER and type_.number and type_ != DURATION:
+        if found.type == INTEGER and type_ == DURATION and found.const:
+            self.errors.add(Kind.TYPE_MISMATCH, "a duration needs a unit", span, "for example 30s or 10ms")
+            return None
+        if found.type == INTEGER and type_.number:
             assert found.const is not None, "literals are known"
             if 0 <= found.const < type_.limit:
                 return Number(type_, found.const)
             self.errors.add(Kind.VALUE_RANGE, f"{found.const} does not fit in {type_}", span)
             return None
         hint = f"convert it: {type_}(...)" if found.type.number and type_.number else None
-        self.errors.add(Kind.TYPE_MISMATCH, f"expected {type_}, found {found.type}", span, hint)
+        message = f"{what} must be {type_}, it is {found.type}"
+        if what == "this":
+            message = f"expected {type_}, found {found.type}"
+        self.errors.add(Kind.TYPE_MISMATCH, message, span, hint)
         return None
 
     def to_language(self, found: Typed, type_: LanguageType, span: Span) -> Typed:
@@ -172,6 +178,11 @@ class Expressions:
 
     def header_field(self, names: list[str], span: Span) -> tuple[str, str, Scalar] | None:
         """Resolve ``ip.src`` or ``quoted.l4.sport`` to a header instance that is known to be present, and a field."""
+        if len(names) == 1:
+            what = "a header" if names[0] in ("ip", "quoted", *HEADERS) else "no part of a packet"
+            self.errors.add(Kind.TYPE_MISMATCH, f"'{names[0]}' is {what}, a field is needed here", span,
+                            "write for example p.ipv4.src, p.l4.sport or p.quoted.ipv4.dst")
+            return None
         header = self.header_named(names[:-1], span)
         if header is None:
             return None
@@ -278,8 +289,8 @@ class Expressions:
         return self.operate(expr.op, left, right, expr.span)
 
     def operate(self, op: str, left: Number, right: Number, span: Span) -> Typed:
-        shift = op in ("<<", ">>") and left.type.number and right.type.number
-        type_ = left.type if shift else common_type(left, right)
+        shift = op in ("<<", ">>") and left.type.number and right.type.number and right.type != DURATION
+        type_ = left.type if shift else common_type(left, right, op)
         if type_ is None:
             self.mismatch(op, left, right, span)
             return POISON
@@ -326,13 +337,7 @@ class Expressions:
         return Number(BOOLEAN if is_bool else type_, value)
 
     def mismatch(self, op: str, left: Number, right: Number, span: Span) -> None:
-        for literal, other in ((left, right), (right, left)):
-            if literal.type == INTEGER and other.type.number and literal.const is not None:
-                self.errors.add(Kind.VALUE_RANGE, f"{literal.const} does not fit in {other.type}", span)
-                return
-        numbers = left.type.number and right.type.number
-        hint = f"convert one side, for example {left.type}(...)" if numbers else None
-        self.errors.add(Kind.TYPE_MISMATCH, f"'{op}' between {left.type} and {right.type}", span, hint)
+        self.errors.add(*mismatch(op, left, right, span))
 
     def compare_records(self, expr: ast.BinaryExpr, left: Record, right: Record) -> Typed:
         if left.type != right.type or len(left.items) != len(right.items):
@@ -426,7 +431,7 @@ class Expressions:
         if len(expr.args) != len(type_.fields):
             names = ", ".join(f"{n}: {t}" for n, t in type_.fields)
             self.errors.add(Kind.TYPE_MISMATCH,
-                            f"{type_} has {len(type_.fields)} fields, {len(expr.args)} values given", expr.span,
+                            f"{type_} has {len(type_.fields)} fields, values given: {len(expr.args)}", expr.span,
                             f"{type_}({names})")
             return POISON
         items = []

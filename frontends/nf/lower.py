@@ -13,6 +13,7 @@ from cora.frontends.nf.declare import Errors, Symbols, Table
 from cora.frontends.nf.expressions import Expressions
 from cora.frontends.nf.types import (
     BOOLEAN,
+    DURATION,
     INTEGER,
     IPV4,
     IPV6,
@@ -79,31 +80,36 @@ class Lowering:
         self.expressions = Expressions(self)
         self.calls: list[Returning] = []
         self._statements = 0
+        self._errors_before = 0
         self._variables = 0
 
     # Handlers.
 
     def handler(self, item: ast.HandlerDecl) -> None:
         """Lower one handler's body at the builder's place."""
-        before = len(self.errors.found)
+        self._errors_before = len(self.errors.found)
         self.scope = {}
         self.define(item.packet, Local(Packet()), item.path_span)
         self.body(item.body)
-        # What an error left out may be what ends the way.
-        if self.builder.here is not None and len(self.errors.found) == before:
+        if self.builder.here is not None and self.sound():
             end = Span(item.span.file, item.span.end_line, max(1, item.span.end_column - 1), item.span.end_line,
                        item.span.end_column)
             self.errors.add(Kind.MISSING_RETURN, "a packet can reach the end of this handler without a verdict", end,
                             "end every way with forward, drop or reject")
         self.builder.here = None
 
+    def sound(self) -> bool:
+        """Whether this handler has no error so far; after one, which ways go on is not known."""
+        return len(self.errors.found) == self._errors_before
+
     def body(self, body: ast.Body) -> None:
         """Statements in a scope of their own."""
         outer = dict(self.scope)
         for statement in body.statements:
             if self.builder.here is None:
-                self.errors.add(Kind.UNREACHABLE, "no packet gets here", statement.span,
-                                "the statement before ends every way: remove this or move it up")
+                if self.sound():
+                    self.errors.add(Kind.UNREACHABLE, "no packet gets here", statement.span,
+                                    "the statement before ends every way: remove this or move it up")
                 break
             self.statement(statement)
         self.scope = outer
@@ -140,8 +146,9 @@ class Lowering:
     def let(self, item: ast.Let) -> None:
         found = self.expressions.typed(item.value)
         if isinstance(found, Entry | Packet):
-            self.errors.add(Kind.REFERENCE_ESCAPES, f"a {type_name(found)} cannot be kept in a variable", item.span,
-                            "use it in its arm, or pass it to a function")
+            what = "the packet" if isinstance(found, Packet) else f"an {type_name(found)}"
+            self.errors.add(Kind.REFERENCE_ESCAPES, f"{what} cannot be kept in a variable", item.span,
+                            "use it by its name, or pass it to a function")
             found = POISON
         if item.type is not None and not isinstance(found, Poison):
             wanted = self.type(item.type)
@@ -177,11 +184,17 @@ class Lowering:
         local = self.scope.get(name)
         if local is None:
             if name in self.symbols.configs or name in self.symbols.consts:
-                self.errors.add(Kind.READ_ONLY, f"'{name}' is constant within an epoch", item.span)
+                self.errors.add(Kind.READ_ONLY, f"'{name}' is constant and cannot be set", item.span,
+                                "keep what changes in a 'var' (for this packet) or in a map entry")
             elif name not in self.failed:
-                self.errors.unknown("variable", name, item.span, self.scope)
+                names = [n for n, v in self.scope.items()
+                         if v.variable is not None or isinstance(v.typed, Packet | Entry)]
+                self.errors.unknown("variable", name, item.span, names)
             return
-        if not rest:
+        if isinstance(local.typed, Packet) and rest in ([], ["size"]):
+            self.errors.add(Kind.READ_ONLY, f"'{'.'.join(item.place)}' cannot be set", item.span,
+                            f"set a field, for example {name}.ip.ttl")
+        elif not rest:
             self.assign_variable(item, local)
         elif isinstance(local.typed, Packet):
             self.store(item, rest)
@@ -193,8 +206,8 @@ class Lowering:
     def assign_variable(self, item: ast.Assign, local: Local) -> None:
         if local.variable is None or local.type is None:
             if not isinstance(local.typed, Poison):
-                self.errors.add(Kind.READ_ONLY, f"'{item.place[0]}' was declared with 'let' and keeps its value",
-                                item.span, f"declare it with 'var {item.place[0]}'")
+                self.errors.add(Kind.READ_ONLY, f"'{item.place[0]}' keeps its value: it is no 'var'", item.span,
+                                f"declare it with 'var {item.place[0]} = ...'")
             return
         found = self.expressions.of_type(item.value, local.type)
         if found is not None and self.builder.here is not None:
@@ -240,7 +253,8 @@ class Lowering:
     def alive(self, entry: Entry, span: Span) -> bool:
         here = self.builder.here
         if here is not None and entry.value.name in here.dead:
-            self.errors.add(Kind.REFERENCE_ESCAPES, "this entry may have been deleted", span)
+            self.errors.add(Kind.REFERENCE_ESCAPES, "this entry may have been deleted", span,
+                            "a reference ends with its 'delete': do this before it")
             return False
         return True
 
@@ -274,7 +288,9 @@ class Lowering:
             self.both(item)
             return
         if found.const is not None:
-            chosen = item.then if found.const else item.otherwise
+            chosen, other = (item.then, item.otherwise) if found.const else (item.otherwise, item.then)
+            if other is not None:
+                self.checked_only(other)
             if chosen is not None:
                 self.body(chosen)
             return
@@ -282,6 +298,18 @@ class Lowering:
         condition = self.builder.materialise(found, item.condition.span)
         self.branch(nodes.Branch(condition, yes, no, item.condition.span),
                     [("true", yes, self.lowered(item.then)), ("false", no, self.lowered(item.otherwise))], item.span)
+
+    def checked_only(self, body: ast.Body) -> None:
+        """Check statements that are never executed: lower them where nothing leads, and forget what was emitted."""
+        here = self.builder.here
+        assert here is not None, "statements are lowered where a way leads"
+        returns = [len(c.places) for c in self.calls]
+        self.builder.here = Place(self.builder.label("never"), body.span, (), [], here.headers, dict(here.variables),
+                                  here.dead)
+        self.body(body)
+        for call, known in zip(self.calls, returns, strict=True):
+            del call.places[known:]
+        self.builder.here = here
 
     def both(self, item: ast.If) -> None:
         """Check both arms of a condition that could not be typed."""
@@ -309,8 +337,8 @@ class Lowering:
         if subject is None:
             return
         if subject.type == BOOLEAN or subject.type == INTEGER:
-            self.errors.add(Kind.TYPE_MISMATCH, f"'match' does not take {subject.type}", item.subject.span,
-                            "use 'if'")
+            hint = "use 'if'" if subject.type == BOOLEAN else "say its type, for example u8(...)"
+            self.errors.add(Kind.TYPE_MISMATCH, f"'match' does not take {subject.type}", item.subject.span, hint)
             return
         cases: dict[int, str] = {}
         arms: list[tuple[str, str, Callable[[], None] | None]] = []
@@ -345,6 +373,10 @@ class Lowering:
             self.errors.add(Kind.NOT_CONSTANT, "the bounds of a loop must be constants", item.span,
                             "loops are unrolled; use literals or consts")
             return
+        if past.const < first.const:
+            self.errors.add(Kind.VALUE_RANGE, f"the loop starts at {first.const}, above its end {past.const}",
+                            item.span, "for i in 0 .. 4 runs for 0, 1, 2 and 3")
+            return
         if past.const - first.const > MAX_UNROLL:
             self.errors.add(Kind.VALUE_RANGE, f"the loop runs {past.const - first.const} times, at most {MAX_UNROLL} "
                                               "are unrolled", item.span)
@@ -366,11 +398,11 @@ class Lowering:
         if found is not None and found.kind in kinds:
             return found
         if found is not None:
-            self.errors.add(Kind.TYPE_MISMATCH, f"'{name}' is a {found.kind}, not a {' or '.join(kinds)}", span, None,
+            self.errors.add(Kind.TYPE_MISMATCH, f"'{name}' is a {found.kind}, not a {_either(kinds)}", span, None,
                             [("declared here", found.span)])
         elif name not in self.failed:
             known = [t.name for t in self.symbols.tables.values() if t.kind in kinds]
-            self.errors.unknown(" or ".join(kinds), name, span, known)
+            self.errors.unknown(_either(kinds), name, span, known)
         return None
 
     def key(self, table: Table, key: str, expr: ast.Expr) -> tuple[Value, ...] | None:
@@ -570,7 +602,7 @@ class Lowering:
         given = dict(item.arms)
         for name, body in item.arms:
             if name not in colours:
-                self.errors.unknown(f"arm of a {state.algorithm} meter called", name, body.span, colours)
+                self.errors.unknown(f"arm of a {_METERS[state.algorithm]} called", name, body.span, colours)
                 return
         for name in colours:
             if name not in given:
@@ -603,6 +635,9 @@ class Lowering:
                             f"count {counter.name}[...];")
             return
         index = None if item.index is None else self.expressions.number(item.index, "the index")
+        if index is not None and (not index.type.number or index.type == DURATION):
+            self.errors.add(Kind.TYPE_MISMATCH, f"the index must be a number, it is {index.type}", item.span)
+            return
         if index is not None and index.type == INTEGER:
             index = self.expressions.coerce(index, uint(32), item.span)
         amount = None if item.amount is None else self.expressions.of_type(item.amount, uint(32), "the amount")
@@ -626,9 +661,12 @@ class Lowering:
         self.builder.finish(nodes.Forward(item.port, item.span))
 
     def drop(self, item: ast.DropStmt) -> None:
-        if not item.reason.strip():
-            self.errors.add(Kind.BAD_DECLARATION, "a drop needs a reason", item.span, 'for example drop "not ours";')
+        self.reason(item.reason, item.span)
         self.builder.finish(nodes.Drop(item.reason, item.span))
+
+    def reason(self, text: str, span: Span) -> None:
+        if not text.strip():
+            self.errors.add(Kind.BAD_DECLARATION, "a drop needs a reason", span, 'for example drop "not ours";')
 
     def reject(self, item: ast.RejectStmt) -> None:
         headers = {"icmp": ("ipv4", IPV4, ICMP_ERRORS), "icmp6": ("ipv6", IPV6, ICMP6_ERRORS)}
@@ -636,6 +674,7 @@ class Lowering:
             self.errors.unknown("error message", item.protocol, item.span, headers)
             self.builder.here = None
             return
+        self.reason(item.reason, item.span)
         header, address, types = headers[item.protocol]
         here = self.builder.here
         if here is not None and header not in here.headers:
@@ -688,8 +727,9 @@ class Lowering:
 
     def arguments(self, function: ast.FunctionDecl, args: Sequence[ast.Expr], span: Span) -> dict[str, Local] | None:
         if len(args) != len(function.params):
-            self.errors.add(Kind.TYPE_MISMATCH, f"'{function.name}' takes {len(function.params)} arguments, "
-                                                f"{len(args)} given", span, None, [("declared here",
+            plural = "" if len(function.params) == 1 else "s"
+            self.errors.add(Kind.TYPE_MISMATCH, f"'{function.name}' takes {len(function.params)} argument{plural}, "
+                                                f"given: {len(args)}", span, None, [("declared here",
                                                                                     _head(function.span))])
             return None
         bound: dict[str, Local] = {}
@@ -705,6 +745,8 @@ class Lowering:
 
     def inline(self, function: ast.FunctionDecl, bound: dict[str, Local], span: Span, wants_value: bool) -> Typed:
         result = self.type(function.result) if function.result is not None else None
+        if result is None and function.result is not None:
+            return POISON
         if result is not None and not isinstance(result, Scalar):
             self.errors.add(Kind.NOT_YET, "functions return scalars in this version", function.result.span
                             if function.result else span)
@@ -733,7 +775,9 @@ class Lowering:
 
     def no_way(self, function: ast.FunctionDecl, span: Span) -> Typed:
         """A value is needed but no call of the function returns: go on in a dead block to keep the walk simple."""
-        self.errors.add(Kind.UNREACHABLE, f"'{function.name}' never returns, so this value is never used", span)
+        if self.sound():
+            self.errors.add(Kind.UNREACHABLE, f"'{function.name}' never returns, so this value is never used", span,
+                            "call it as a statement")
         self.builder.here = Place(self.builder.label("dead"), span)
         return POISON
 
@@ -769,6 +813,12 @@ def _head(span: Span) -> Span:
 def _tail(span: Span) -> Span:
     return Span(span.file, span.end_line, max(1, span.end_column - 1), span.end_line, span.end_column)
 
+
+def _either(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " or " + words[-1]
+
+
+_METERS = {"token_bucket": "token bucket", "srtcm": "meter with an excess burst", "trtcm": "meter with a peak rate"}
 
 _STATEMENTS: dict[type, Callable[[Lowering, Any], None]] = {
     ast.Let: Lowering.let, ast.Assign: Lowering.assign, ast.If: Lowering.if_, ast.Match: Lowering.match,

@@ -106,6 +106,15 @@ class _Builder:
     def tokens(self, tree: Tree[Any]) -> list[str]:
         return [str(c) for c in tree.children if isinstance(c, Token)]
 
+    def once(self, tree: Tree[Any], what: str, *parts: tuple[str, ...]) -> None:
+        """Report every part of a declaration that stands in it a second time."""
+        for rules in parts:
+            found = [c for c in tree.children if isinstance(c, Tree) and c.data in rules]
+            for again in found[1:]:
+                word = _PART_WORDS[rules[0]]
+                self.found.append(Diagnostic(Kind.DUPLICATE_NAME, f"this {what} has a second '{word}'",
+                                             self.span(again), hint="keep one of them"))
+
     # Declarations.
 
     def port_decl(self, tree: Tree[Any]) -> ast.PortDecl:
@@ -157,6 +166,7 @@ class _Builder:
         return self.map(tree, pair=True)
 
     def map(self, tree: Tree[Any], *, pair: bool) -> ast.MapDecl:
+        self.once(tree, "map", ("entry_item",), ("timeout_one", "timeout_classes"))
         entry = tuple(self.field(f) for item in self.sub(tree, "entry_item") for f in item.children)
         keys = [ast.KeyItem(str(k.children[0]) if k.data == "key_named" else "", self.expr(k.children[-1]),
                             self.span(k))
@@ -179,6 +189,7 @@ class _Builder:
         return None
 
     def meter_decl(self, tree: Tree[Any]) -> ast.MeterDecl:
+        self.once(tree, "meter", ("meter_key",), ("timeout_one", "timeout_classes"))
         key = tuple(self.field(f) for k in self.sub(tree, "meter_key") for f in k.children)
         return ast.MeterDecl(str(tree.children[0]), key, self.timeout(tree), self.attributes(tree), self.span(tree))
 
@@ -193,6 +204,7 @@ class _Builder:
         return self.table(tree, "lpm")
 
     def table(self, tree: Tree[Any], kind: Any) -> ast.TableDecl:
+        self.once(tree, kind, (f"{kind}_key",), ("value_item",), (f"{kind}_entries",))
         key = tuple(self.field(f) for k in self.sub(tree, f"{kind}_key") for f in k.children)
         values = tuple(self.field(f) for v in self.sub(tree, "value_item") for f in v.children)
         entries = tuple(self.entry(e) for item in self.sub(tree, f"{kind}_entries") for e in item.children)
@@ -216,7 +228,17 @@ class _Builder:
         return ast.Pattern(kind, parts[0] if parts else None, parts[1] if len(parts) > 1 else None, self.span(tree))
 
     def named(self, tree: Tree[Any]) -> tuple[tuple[str, ast.Expr], ...]:
+        self.distinct("field", [(str(n.children[0]), n) for n in self.sub(tree, "named")])
         return tuple((str(n.children[0]), self.expr(n.children[1])) for n in self.sub(tree, "named"))
+
+    def distinct(self, what: str, named: list[tuple[str, Any]]) -> None:
+        """Report every name that stands in a list a second time."""
+        seen: set[str] = set()
+        for name, item in named:
+            if name in seen:
+                self.found.append(Diagnostic(Kind.DUPLICATE_NAME, f"{what} '{name}' stands twice", self.span(item),
+                                             hint="keep one of them"))
+            seen.add(name)
 
     def policy_fragments(self, tree: Tree[Any]) -> ast.Policy:
         return ast.Policy("fragments", self.tokens(tree)[0], self.attributes(tree), self.span(tree))
@@ -336,6 +358,7 @@ class _Builder:
         for clause in self.sub(tree, "insert_prefer"):
             words = clause.children
             prefer = [(str(words[i]), self.expr(words[i + 1])) for i in range(0, len(words), 2)]
+            self.distinct("dimension", [(str(w), w) for w in words[::2]])
         record = self.first(tree, "record")
         assert record is not None, "the grammar's own shape"
         return ast.InsertStmt(names[0], self.named(record), str(as_.children[0]) if as_ else None, tuple(prefer),
@@ -353,6 +376,7 @@ class _Builder:
         parts = [c for c in tree.children[1:] if c.data not in ("police_arm", "police_full")]
         arms = [(("full" if a.data == "police_full" else str(a.children[0])), self.body(a.children[-1]))
                 for a in tree.children[1:] if a.data in ("police_arm", "police_full")]
+        self.distinct("arm", [(name, a) for (name, _), a in zip(arms, tree.children[-len(arms):], strict=True)])
         return ast.PoliceStmt(str(tree.children[0]), self.expr(parts[0]),
                               self.expr(parts[1]) if len(parts) > 1 else None, tuple(arms), self.span(tree))
 
@@ -420,6 +444,8 @@ class _Builder:
         return found
 
 
+_PART_WORDS = {"entry_item": "entry", "timeout_one": "timeout", "meter_key": "key", "acl_key": "key", "lpm_key": "key",
+               "value_item": "value", "acl_entries": "entries", "lpm_entries": "entries"}
 _WORDLESS = {"op_or": "||", "op_and": "&&", "op_bor": "|", "op_xor": "^", "op_band": "&"}
 _LITERALS = {"number": "number", "duration": "duration", "quantity": "quantity", "ipv4_prefix": "IPv4 prefix",
              "ipv4": "IPv4 address", "mac": "MAC address", "ipv6_prefix": "IPv6 prefix", "ipv6": "IPv6 address",

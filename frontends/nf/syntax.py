@@ -196,6 +196,8 @@ def _hint(token: Token, before: str, accepted: set[str], expected: str) -> str |
         return f"'{before}' is a word of the language; a variable needs another name"
     if text == "=" and "COMPARE" in accepted:
         return "compare with '=='"
+    if text == "-" and "NUMBER" in accepted:
+        return "values are unsigned: there are no negative numbers"
     if text == "else":
         return "'else' follows the closing '}' of its 'if'"
     if accepted == {"$END"}:

@@ -29,8 +29,8 @@ def flows(name: str = "flows", capacity: int = 1000, full: nodes.Full = "reject"
 def acl(rules: int = 4, ranges: tuple[int, int] | None = None) -> nodes.AclState:
     match = ((1, 255), ranges or (80, 80))
     entries = tuple(nodes.AclEntry(match, (1,), i, SPAN) for i in range(rules))
-    return nodes.AclState("rules", (field("src", U32), field("dport", U16)), ("ternary", "range"), (field("allow", U8),),
-                          entries, rules, SPAN)
+    return nodes.AclState("rules", (field("src", U32), field("dport", U16)), ("ternary", "range"),
+                          (field("allow", U8),), entries, rules, SPAN)
 
 
 def lpm() -> nodes.LpmState:

@@ -37,7 +37,7 @@ clock = 1.6
 
 BAD = (
     ("nothing", "", "a model needs a name and [parameter.NAME] tables"),
-    ("toml", "name = ", "cannot read the model: Invalid value (at line 1, column 8)"),
+    ("toml", "name = ", "cannot read the model: Invalid value (at end of document)"),
     ("no unit", GOOD.replace('unit = "GHz"\n', ""), "parameter clock lacks unit"),
     ("no source", GOOD.replace('source = "LAB: the clock"\n', ""), "parameter clock lacks source"),
     ("kind", GOOD.replace('"published"', '"guessed"'),
@@ -108,7 +108,7 @@ def test_samples_have_the_bounds_as_their_deciles_and_the_value_as_their_median(
 
 
 def test_samples_with_a_zero_bound_stay_on_their_side() -> None:
-    drawn = [m["x"] for m in samples(box(x=(0.0, 0.0, 1.0)), 1000, seed=1)]
+    drawn = [m["x"] for m in samples(box(x=(0.0, 0.0, 1.0)), 8000, seed=1)]
     assert min(drawn) == 0.0
     assert statistics.quantiles(drawn, n=10)[8] == pytest.approx(1.0, rel=0.1)
 

@@ -53,8 +53,8 @@ def test_a_backend_that_does_not_load_is_an_error_of_its_own(monkeypatch: pytest
     monkeypatch.setattr(registry, "_entry_points", lambda: broken)
     with pytest.raises(CoraError) as caught:
         registry.get("broken")
-    assert caught.value.render() == ("cora_no_such_backend: error[E405 bad-target]: the backend 'broken' does not load: "
-                                     "No module named 'cora_no_such_backend'\n"
+    assert caught.value.render() == ("cora_no_such_backend: error[E405 bad-target]: the backend 'broken' does not "
+                                     "load: No module named 'cora_no_such_backend'\n"
                                      "help: reinstall the package that provides it")
     with pytest.raises(CoraError, match="the backend 'odd' is no module with target\\(\\) and DESCRIPTION"):
         registry.get("odd")

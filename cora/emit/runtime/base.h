@@ -25,6 +25,9 @@ typedef unsigned __int128 cora_u128;
 #define CORA_COLD static __attribute__((noinline, unused))
 #define CORA_SHARED static __attribute__((noinline, unused))
 
+/* A value of the program: its last use may have been decided when the code was generated. */
+#define CORA_VALUE __attribute__((unused))
+
 #ifdef CORA_PROFILE
 #define CORA_IF_PROFILE(...) __VA_ARGS__
 #else

@@ -66,6 +66,7 @@ struct cora_core {
     struct cora_total arrived;
     struct cora_total *forwarded; /* by port */
     uint64_t *dropped;            /* by reason */
+    uint64_t *dropped_at;         /* by the port they had arrived on; without fragments dropped while they were held */
     uint64_t errors_sent, held;
     uint8_t *output;
     size_t output_used, output_room;
@@ -73,6 +74,7 @@ struct cora_core {
     uint64_t verdict_base;
     struct cora_resolution *resolutions;
     size_t resolution_count, resolution_room;
+    struct cora_returns *returns; /* NULL: packets are taken as they were captured */
     CORA_IF_PROFILE(struct cora_core_profile profile;)
 };
 

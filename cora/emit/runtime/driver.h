@@ -17,6 +17,7 @@
 #include "core.h"
 #include "fragment.h"
 #include "icmp.h"
+#include "returns.h"
 
 static inline void cora_begin(struct cora_engine *E, struct cora_packet *p, const struct cora_record *record,
                               uint8_t *frame)
@@ -73,6 +74,8 @@ static inline void cora_leave(struct cora_engine *E, struct cora_packet *p)
         return;
     }
     cora_drop(core, p->index, p->verdict & ~CORA_DROP & 0xffff, p->released);
+    if (CORA_LIKELY(p->port < CORA_PORTS))
+        core->dropped_at[p->port]++;
     if (p->reject.family)
         cora_send_error(core, p);
 }
@@ -200,12 +203,23 @@ size_t cora_run(struct cora_engine *E, const struct cora_record *records, size_t
     E->core.verdicts = verdicts;
     E->core.verdict_base = E->core.arrived.packets;
     while (done < count && (!E->core.output_used || E->core.output_used < output_limit)) {
-        size_t n = cora_read_batch(E, records + done, count - done);
+        const struct cora_record *next = records + done;
+        size_t most = count - done;
+        struct cora_record arrived;
+        if (CORA_UNLIKELY(E->core.returns != NULL)) {
+            /* Each packet may depend on what the one before it has taught. */
+            arrived = cora_returns_before(&E->core, next);
+            next = &arrived;
+            most = 1;
+        }
+        size_t n = cora_read_batch(E, next, most);
         for (size_t i = 0; i < n; i++)
             if (E->batch.packets[i].probe_index)
                 cora_prefetch_entry(&E->batch.packets[i]);
         for (size_t i = 0; i < n; i++)
             cora_complete(E, &E->batch.packets[i]);
+        if (CORA_UNLIKELY(E->core.returns != NULL))
+            cora_returns_after(&E->core, &E->batch.packets[0]);
         cora_end_batch(E, n);
         done += n;
     }
@@ -226,7 +240,8 @@ struct cora_engine *cora_create(const uint8_t *config, uint32_t options, const u
     cora_seed(&E->core, seed);
     E->core.forwarded = calloc(CORA_PORTS + 1, sizeof *E->core.forwarded);
     E->core.dropped = calloc(CORA_REASONS + 1, sizeof *E->core.dropped);
-    if (!E->core.forwarded || !E->core.dropped)
+    E->core.dropped_at = calloc(CORA_PORTS + 1, sizeof *E->core.dropped_at);
+    if (!E->core.forwarded || !E->core.dropped || !E->core.dropped_at)
         cora_out_of_memory(CORA_REASONS);
     E->batch.frames = cora_grow(NULL, &E->batch.room, 1 << 18, 1);
     cora_program_open(E, config);
@@ -248,6 +263,8 @@ void cora_destroy(struct cora_engine *E)
 #endif
     free(E->core.forwarded);
     free(E->core.dropped);
+    free(E->core.dropped_at);
+    cora_returns_close(&E->core);
     free(E->core.output);
     free(E->core.resolutions);
     free(E->batch.frames);
@@ -295,6 +312,24 @@ void cora_summary(const struct cora_engine *E, uint64_t *out)
     }
     for (uint32_t i = 0; i < reasons; i++)
         *out++ = core->dropped[i];
+}
+
+/* Dropped packets by the port they had arrived on, CORA_PORTS numbers. */
+const uint64_t *cora_dropped_at(const struct cora_engine *E) { return E->core.dropped_at; }
+
+/* The capture shows packets as they look at `port`; `limit` flows are remembered. Once, before any packet. */
+void cora_set_captured_at(struct cora_engine *E, uint32_t port, uint64_t limit)
+{
+    cora_returns_close(&E->core);
+    cora_returns_open(&E->core, port, limit);
+}
+
+/* Packets that were translated; how often the older half of the flows was forgotten. */
+void cora_returns_counts(const struct cora_engine *E, uint64_t out[2])
+{
+    const struct cora_returns *r = E->core.returns;
+    out[0] = r ? r->translated : 0;
+    out[1] = r ? r->flows.forgotten : 0;
 }
 
 size_t cora_state_size(const struct cora_engine *E, uint32_t state) { return cora_program_size(E, state); }

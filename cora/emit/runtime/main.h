@@ -1,7 +1,8 @@
 /* A stand-alone program around an engine, for runs under the sanitizers.
  *
- * Input file:  u32 options, u64 seed[8], the packed configuration, then for every packet u64 time, u32 caplen,
- *              u32 wirelen, u16 port, u16 ethertype, u32 bytes stored, and those bytes.
+ * Input file:  u32 options, u32 port the capture was taken at (UINT32_MAX: not said), u64 seed[8], the packed
+ *              configuration, then for every packet u64 time, u32 caplen, u32 wirelen, u16 port, u16 ethertype, u32
+ *              bytes stored, and those bytes.
  * Output file: sections of u64 size and content: the summary, the events, every state's dump. All in native order. */
 #ifndef CORA_MAIN_H
 #define CORA_MAIN_H
@@ -60,10 +61,11 @@ int main(int argc, char **argv)
 {
     FILE *in = argc == 3 ? fopen(argv[1], "rb") : NULL;
     FILE *out = in ? fopen(argv[2], "wb") : NULL;
-    uint32_t options;
+    uint32_t options, captured_at;
     uint64_t seed[8];
     uint8_t config[CORA_CONFIG_SIZE + 1];
-    if (!out || fread(&options, sizeof options, 1, in) != 1 || fread(seed, sizeof seed, 1, in) != 1 ||
+    if (!out || fread(&options, sizeof options, 1, in) != 1 ||
+        fread(&captured_at, sizeof captured_at, 1, in) != 1 || fread(seed, sizeof seed, 1, in) != 1 ||
         fread(config, 1, CORA_CONFIG_SIZE, in) != CORA_CONFIG_SIZE) {
         fprintf(stderr, "usage: %s INPUT OUTPUT\n", argv[0]);
         return 2;
@@ -76,6 +78,8 @@ int main(int argc, char **argv)
     }
     struct cora_engine *E = cora_create(config, options, seed);
     cora_set_output(E, CORA_OUTPUT_EVENTS, CORA_NONE);
+    if (captured_at != CORA_NONE)
+        cora_set_captured_at(E, captured_at, 1 << 20);
     cora_run(E, records, count, NULL, SIZE_MAX);
     cora_main_report(E, out);
     cora_destroy(E);

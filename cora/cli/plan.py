@@ -1,0 +1,83 @@
+"""``cora plan``: what runs on the NIC and what on the host."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cora.cli.common import json_option, nf_argument, note, progress, settings_of, traffic_options
+from cora.errors import Kind, fail
+
+if TYPE_CHECKING:
+    from cora.analysis.profile import Profile
+    from cora.ir.nodes import Program
+
+
+@click.command("plan")
+@nf_argument
+@click.option("--trace", "traffic", type=click.Path(), metavar="FILE", help="Plan for the traffic of this capture.")
+@click.option("--profile", "profile_file", type=click.Path(), metavar="FILE", help="Plan for this profile.")
+@click.option("--nic", required=True, metavar="NAME", help="The target: a name that `cora nics` prints.")
+@click.option("--instance", default=None, metavar="NAME", help="One card of the family; `cora nics NAME` lists them.")
+@click.option("--rate", default=None, metavar="RATE", help="The fewest host cores for this rate: 40Gbps, 10Mpps.")
+@click.option("--cores", default=None, type=click.IntRange(0), metavar="N",
+              help="The highest rate with these host cores; with --rate, at most these.")
+@click.option("--solver", default="highs", show_default=True, metavar="NAME", help="highs or cbc.")
+@click.option("--time-limit", default=10.0, show_default=True, metavar="SECONDS", help="Stop the solver after this.")
+@click.option("-o", "--output", type=click.Path(), metavar="FILE", help="Write the plan document (JSON).")
+@traffic_options
+@json_option
+def command(nf: str, settings: tuple[str, ...], traffic: str | None, profile_file: str | None, nic: str,
+            instance: str | None, rate: str | None, cores: int | None, solver: str, time_limit: float,
+            output: str | None, port_map: tuple[str, ...], captured_at: str | None, ignore_checksums: bool,
+            headers_only: bool, as_json: bool) -> None:
+    """Plan the program NF for a NIC and for real traffic: a capture, or a profile made of one."""
+    import cora
+    from cora.engine.results import Options
+    from cora.plan.document import save
+    from cora.plan.render import render
+
+    if rate is None and cores is None:
+        raise fail(Kind.BAD_FLAG, "say what to plan for", where="--rate, --cores",
+                   hint="--rate 40Gbps asks for the fewest cores, --cores 2 for the highest rate")
+    program = cora.load(nf, settings_of(settings))
+    profile = _profile(program, traffic, profile_file, port_map, captured_at, Options(ignore_checksums, headers_only))
+    found = cora.plan(program, profile, nic, rate=rate, cores=cores, solver=solver, time_limit=time_limit,
+                      instance=instance)
+    if output is not None:
+        save(found, Path(output))
+    if as_json:
+        click.echo(found.to_json(), nl=False)
+        return
+    click.echo(render(found, terminal=sys.stdout.isatty()))
+    if output is not None:
+        click.echo(f"written: {output}")
+
+
+def _profile(program: Program, traffic: str | None, profile_file: str | None, port_map: tuple[str, ...],
+             captured_at: str | None, options: object) -> Profile:
+    import cora
+    from cora.analysis.profile import load_profile
+    from cora.engine.results import Options
+
+    if (traffic is None) == (profile_file is None):
+        raise fail(Kind.BAD_FLAG, "give the traffic once: as a capture, or as a profile", where="--trace, --profile",
+                   hint="--trace capture.pcap, or --profile profile.json made by `cora profile`")
+    assert isinstance(options, Options), "made by the command"
+    if profile_file is not None:
+        if port_map or captured_at:
+            raise fail(Kind.BAD_FLAG, "a profile has its packets already assigned", where="--port-map, --captured-at",
+                       hint="give these to `cora profile`")
+        return load_profile(Path(profile_file))
+    assert traffic is not None, "one of the two is given"
+    with progress("packets", None) as tell:
+        profile = cora.profile(program, traffic, port_map=port_map, captured_at=captured_at, options=options,
+                               progress=tell)
+    for warning in profile.source["warnings"]:
+        note(f"warning: {warning}")
+    if profile.source["ports_assumed"]:
+        note(f"assumed: {profile.source['ports']} (say it with --port-map)")
+    return profile

@@ -1,0 +1,95 @@
+"""Typed JSON documents: builds frozen dataclasses from parsed JSON and says exactly where the JSON does not fit."""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+
+
+class Garbled(Exception):
+    """A field that is not what it should be; the text names it."""
+
+
+_NAMES: Mapping[Any, str] = {str: "text", int: "a whole number", float: "a number", bool: "true or false",
+                             type(None): "null"}
+
+
+def read_json(text: str) -> Any:
+    """Parse JSON, without the constants that JSON does not have (NaN, Infinity).
+
+    Raises:
+        ValueError: it is no JSON; Garbled: it has such a constant.
+    """
+    return json.loads(text, parse_constant=_no_constant)
+
+
+def _no_constant(name: str) -> None:
+    raise Garbled(f"{name} is no number that a document can have")
+
+
+def decode(kind: type[T], item: Any) -> T:
+    """Build a frozen dataclass from a JSON object with exactly its fields.
+
+    Understands nested dataclasses, tuples of one type or of a fixed shape, mappings, optional and literal types.
+
+    Raises:
+        Garbled: naming the first field that is missing, unknown or of another type.
+    """
+    built: T = _fields(kind, item, "")
+    return built
+
+
+def _value(hint: Any, item: Any, where: str) -> Any:
+    origin, args = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return item
+    if origin in (Union, types.UnionType):
+        return None if item is None else _value(next(a for a in args if a is not type(None)), item, where)
+    if origin is Literal:
+        _expect(item in args, where, " or ".join(map(repr, args)), item)
+        return item
+    if origin is tuple:
+        return _tuple(args, item, where)
+    if origin is not None:
+        _expect(isinstance(item, dict), where, "an object", item)
+        return {k: _value(args[1], v, f"{where}.{k}") for k, v in item.items()}
+    if is_dataclass(hint):
+        return _fields(hint, item, where)
+    if hint is float and isinstance(item, int) and not isinstance(item, bool):
+        _expect(abs(item) < 10**300, where, "a number", item)
+        return float(item)
+    _expect(type(item) is hint, where, _NAMES[hint], item)
+    return item
+
+
+def _tuple(args: tuple[Any, ...], item: Any, where: str) -> tuple[Any, ...]:
+    _expect(isinstance(item, list), where, "a list", item)
+    if args[1:] == (...,):
+        return tuple(_value(args[0], x, f"{where}[{i}]") for i, x in enumerate(item))
+    _expect(len(item) == len(args), where, f"a list of {len(args)}", item)
+    return tuple(_value(a, x, f"{where}[{i}]") for i, (a, x) in enumerate(zip(args, item, strict=True)))
+
+
+def _fields(hint: Any, item: Any, where: str) -> Any:
+    _expect(isinstance(item, dict), where or "the document", "an object", item)
+    hints = get_type_hints(hint)
+    names = [f.name for f in fields(hint)]
+    prefix = f"{where}." if where else ""
+    for name in item:
+        if name not in names:
+            raise Garbled(f"{prefix}{name}: there is no such field")
+    for name in names:
+        if name not in item:
+            raise Garbled(f"{prefix}{name} is missing")
+    return hint(**{n: _value(hints[n], item[n], f"{prefix}{n}") for n in names})
+
+
+def _expect(holds: bool, where: str, what: str, item: Any) -> None:
+    if not holds:
+        text = json.dumps(item)
+        raise Garbled(f"{where}: expected {what}, found {text if len(text) <= 40 else text[:40] + '...'}")

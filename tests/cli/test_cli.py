@@ -1,0 +1,273 @@
+"""The command line as a user meets it: outputs, exit codes, one clear message for everything wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cora.cli import COMMANDS, main
+
+ROOT = Path(__file__).resolve().parents[2]
+NAT = str(ROOT / "examples" / "nat.nf")
+OFFICE = str(ROOT / "examples" / "captures" / "office.pcap")
+MAP = ["--port-map", "inside=10.0.0.0/24,2001:db8:1::/64", "--captured-at", "inside"]
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def cora(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command in this process and returns what it printed and its exit code."""
+
+    def run(*args: str) -> Ran:
+        code = 0
+        try:
+            main(list(args))
+        except SystemExit as leave:
+            code = leave.code if isinstance(leave.code, int) else 1
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return Ran(code, captured.out, captured.err)
+
+    return run
+
+
+def test_help_lists_every_command_and_each_has_a_help(cora: Run) -> None:
+    ran = cora("--help")
+    assert ran.code == 0
+    for name, text in COMMANDS.items():
+        assert name in ran.out and text.split(";")[0].split(",")[0] in " ".join(ran.out.split())
+        helped = cora(name, "--help")
+        assert helped.code == 0 and f"cora {name}" in helped.out
+
+
+def test_help_imports_nothing_heavy() -> None:
+    probe = ("import sys; from cora.cli import main\n"
+             "try: main(['--help'])\nexcept SystemExit: pass\n"
+             "heavy = {'numpy', 'lark', 'networkx', 'pulp', 'highspy', 'rich', 'scapy'} & set(sys.modules)\n"
+             "assert not heavy, heavy")
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_bare_top_level_module_is_imported() -> None:
+    probe = ("import sys, cora, cora.api, cora.frontends.nf, cora.runtime.replay, cora.models.registry as r\n"
+             "[r.get(n) for n in r.names()]\n"
+             "assert not {'frontends', 'backends', 'runtime'} & set(sys.modules)")
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.needs("gcc")
+def test_the_main_job_from_capture_to_saved_plans(cora: Run, tmp_path: Path) -> None:
+    profile = tmp_path / "profile.json"
+    ran = cora("profile", NAT, OFFICE, *MAP, "-o", str(profile))
+    assert ran.code == 0 and profile.is_file(), ran.err
+    for nic in ("agilio-cx", "bluefield2"):
+        plan = tmp_path / f"{nic}.json"
+        ran = cora("plan", NAT, "--profile", str(profile), "--nic", nic, "--rate", "10Mpps", "-o", str(plan))
+        assert ran.code == 0, ran.err
+        assert "gap" in ran.out and "predicted" in ran.out and "optimal" in ran.out
+        document = json.loads(plan.read_text())
+        assert document["format"] == "cora-plan" and document["target"] == nic
+        assert {s["name"] for s in document["states"]} >= {"conns", "ext"}
+
+
+@pytest.mark.needs("gcc")
+def test_planning_from_a_trace_equals_planning_from_its_profile(cora: Run, tmp_path: Path) -> None:
+    profile = tmp_path / "profile.json"
+    assert cora("profile", NAT, OFFICE, *MAP, "-o", str(profile)).code == 0
+    common = [NAT, "--nic", "bluefield2", "--cores", "1", "--json"]
+    direct = json.loads(cora("plan", *common, "--trace", OFFICE, *MAP).out)
+    stored = json.loads(cora("plan", *common, "--profile", str(profile)).out)
+    for document in (direct, stored):
+        document["evidence"] = None  # solving times differ
+    assert direct == stored
+
+
+@pytest.mark.needs("gcc")
+def test_replay_writes_packets_and_state_and_both_engines_agree(cora: Run, tmp_path: Path) -> None:
+    files = {}
+    for engine in ("native", "reference"):
+        out, state = tmp_path / f"{engine}.pcap", tmp_path / f"{engine}.json"
+        ran = cora("replay", NAT, OFFICE, *MAP, "--engine", engine, "--write", str(out), "--state", str(state),
+                   "--json")
+        assert ran.code == 0, ran.err
+        files[engine] = (out.read_bytes(), state.read_text(), json.loads(ran.out))
+    assert files["native"] == files["reference"]
+    assert len(files["native"][0]) > 100_000
+
+
+def test_trace_shows_lines_look_ups_and_the_verdict(cora: Run) -> None:
+    ran = cora("trace", NAT, OFFICE, *MAP, "--packet", "300")
+    assert ran.code == 0
+    assert "lookup conns" in ran.out and "=> packet 300" in ran.out
+    data = json.loads(cora("trace", NAT, OFFICE, *MAP, "--packet", "300", "--json").out)
+    assert data["packet"] == 300 and data["steps"] and data["events"]
+
+
+def test_check_prints_summary_ir_passes_and_paths(cora: Run) -> None:
+    assert "no errors" in cora("check", NAT).out
+    facts = json.loads(cora("check", NAT, "--json").out)
+    assert facts["name"] == "nat" and any(s["name"] == "conns" and s["kind"] == "pair map" for s in facts["states"])
+    from cora.ir.text import parse_program
+
+    assert parse_program(cora("check", NAT, "--emit-ir").out).name == "nat"
+    raw = parse_program(cora("check", NAT, "--emit-ir", "--stop-after", "lower").out)
+    assert len(raw.blocks) > facts["blocks"]
+    assert cora("check", NAT, "--list-passes").out.strip()
+    paths = cora("check", str(ROOT / "examples" / "policer.ref.nf"), "--paths").out.splitlines()
+    assert len(paths) == json.loads(cora("check", str(ROOT / "examples" / "policer.ref.nf"), "--json").out)["paths"]
+    assert any(line.endswith("forward lan") for line in paths)
+
+
+def test_set_changes_a_config(cora: Run) -> None:
+    facts = json.loads(cora("check", NAT, "--set", "capacity=77", "--json").out)
+    assert next(s for s in facts["states"] if s["name"] == "conns")["capacity"] == 77
+
+
+def test_nics_lists_shows_and_validates(cora: Run) -> None:
+    assert {"agilio-cx", "bluefield2", "host"} <= set(cora("nics").out.split())
+    one = json.loads(cora("nics", "agilio-cx", "--json").out)
+    assert all(p["source"] and p["unit"] and p["kind"] for p in one["parameters"])
+    assert "median error" in cora("nics", "--validate").out
+
+
+def test_traffic_is_the_same_every_time(cora: Run, tmp_path: Path) -> None:
+    names = [str(tmp_path / n) for n in ("a.pcap", "b.pcap")]
+    for name in names:
+        assert cora("traffic", "--packets", "2000", "--flows", "50", "-o", name).code == 0
+    assert Path(names[0]).read_bytes() == Path(names[1]).read_bytes()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_name_the_program(cora: Run, shell: str) -> None:
+    ran = cora("completion", shell)
+    assert ran.code == 0 and "_CORA_COMPLETE" in ran.out
+
+
+@pytest.mark.parametrize(("args", "words"), [
+    (["chekc", NAT], ["no command 'chekc'", "check"]),
+    (["check"], ["NF"]),
+    (["check", "missing.nf"], ["E201", "missing.nf"]),
+    (["check", NAT, "--bogus"], ["--bogus"]),
+    (["check", NAT, "--set", "capacity"], ["E701", "--set"]),
+    (["check", NAT, "--set", "nothing=1"], ["E117", "nothing"]),
+    (["check", NAT, "--set", "capacity=many"], ["E117", "capacity", "u32"]),
+    (["check", NAT, "--set", "capacity=1", "--set", "capacity=2"], ["E701", "twice"]),
+    (["check", NAT, "--stop-after", "nosuch"], ["E123", "nosuch"]),
+    (["check", NAT, "--passes", "nosuch"], ["E123", "nosuch"]),
+    (["check", NAT, "--paths", "--max-paths", "3"], ["E122", "paths"]),
+    (["check", str(ROOT)], ["E201"]),
+    (["replay", NAT, "missing.pcap"], ["E201", "missing.pcap"]),
+    (["replay", NAT, NAT], ["E202"]),
+    (["replay", NAT, OFFICE, "--port-map", "north=10.0.0.0/8"], ["E204", "north"]),
+    (["replay", NAT, OFFICE, "--port-map", "inside=10.0.0.0/99"], ["E204"]),
+    (["replay", NAT, OFFICE, "--captured-at", "insid"], ["E204", "inside"]),
+    (["replay", NAT, OFFICE, "--engine", "fpga"], ["fpga"]),
+    (["replay", NAT, OFFICE, *MAP, "--write", "/nonexistent/out.pcap"], ["E702", "/nonexistent/out.pcap"]),
+    (["trace", NAT, OFFICE, *MAP, "--packet", "999999"], ["E703", "999999"]),
+    (["trace", NAT, OFFICE, "--packet", "-1"], ["-1"]),
+    (["profile", NAT, OFFICE, "--window", "fast"], ["--window"]),
+    (["profile", NAT, OFFICE, "--window", "1ns"], ["E701", "window"]),
+    (["plan", NAT, "--nic", "agilio-cx", "--rate", "1Mpps"], ["E701", "--trace"]),
+    (["plan", NAT, "--trace", OFFICE, "--nic", "agilio-cx"], ["E701", "--rate"]),
+    (["plan", NAT, "--trace", OFFICE, "--nic", "agilo-cx", "--rate", "1Mpps"], ["E402", "agilio-cx"]),
+    (["plan", NAT, "--trace", OFFICE, "--nic", "agilio-cx", "--rate", "fast"], ["E701", "--rate"]),
+    (["plan", NAT, "--trace", OFFICE, "--nic", "agilio-cx", "--rate", "0pps"], ["E701", "--rate"]),
+    (["plan", NAT, "--trace", OFFICE, "--nic", "agilio-cx", "--rate", "900Mpps"], ["E403"]),
+    (["plan", NAT, "--profile", NAT, "--nic", "agilio-cx", "--rate", "1Mpps"], ["E301"]),
+    (["plan", NAT, "--trace", OFFICE, "--nic", "agilio-cx", "--rate", "1Mpps", "--solver", "abacus"], ["abacus"]),
+    (["traffic", "--flows", "-3", "-o", "x.pcap"], ["E205", "flows"]),
+    (["traffic", "--rate", "fast", "-o", "x.pcap"], ["E205", "rate"]),
+    (["nics", "agilio"], ["E402", "agilio-cx"]),
+    (["completion", "tcsh"], ["tcsh"]),
+])
+@pytest.mark.needs("gcc")
+def test_bad_input_gives_one_message_and_code_2(cora: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                args: list[str], words: list[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = cora(*args)
+    assert ran.code == 2, ran.err
+    for word in words:
+        assert word in ran.err, ran.err
+    assert list(tmp_path.iterdir()) == [], "nothing half-written"
+
+
+def test_a_program_with_errors_gives_them_all_in_order(cora: Run, tmp_path: Path) -> None:
+    source = tmp_path / "bad.nf"
+    source.write_text("nf bad {\n  port a: wire;\n  on a(p: eth) {\n    let x: u8 = 300;\n    let y = q;\n"
+                      "    forward b;\n  }\n}\n")
+    ran = cora("check", str(source))
+    assert ran.code == 2
+    places = [line.split(" error")[0] for line in ran.err.splitlines() if " error[" in line]
+    assert places == [f"{source}:4:17:", f"{source}:5:13:", f"{source}:6:5:"]
+
+
+@pytest.mark.needs("gcc")
+def test_a_failed_replay_leaves_no_output_file(cora: Run, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.pcap"
+    cut.write_bytes(b"")
+    ran = cora("replay", NAT, str(cut), "--write", str(tmp_path / "out.pcap"))
+    assert ran.code == 2
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["cut.pcap"]
+
+
+@pytest.mark.needs("gcc")
+def test_a_damaged_capture_is_read_up_to_the_damage(cora: Run, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.pcap"
+    cut.write_bytes(Path(OFFICE).read_bytes()[:20_000])
+    ran = cora("replay", NAT, str(cut), *MAP, "--json")
+    assert ran.code == 0
+    assert "warning" in ran.err
+    data = json.loads(ran.out)
+    assert data["capture"]["errors"] == 1 and data["packets"] > 10
+
+
+def test_without_a_compiler_the_message_says_what_to_install(cora: Run, tmp_path: Path,
+                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CORA_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("CC", raising=False)
+    done = subprocess.run([sys.executable, "-m", "cora", "replay", NAT, OFFICE], capture_output=True, text=True,
+                          env=os.environ, check=False)
+    assert done.returncode == 2
+    assert "E601" in done.stderr and "gcc" in done.stderr
+
+
+def test_the_reader_of_a_pipe_may_leave() -> None:
+    command = f"{sys.executable} -m cora check {NAT} --emit-ir | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("program nat") and "Traceback" not in done.stderr and "Error" not in done.stderr
+
+
+def test_an_interrupt_ends_with_130(monkeypatch: pytest.MonkeyPatch, cora: Run) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cora.frontends.nf.load", interrupted)
+    assert cora("check", NAT).code == 130
+
+
+def test_a_defect_is_told_as_one_and_ends_with_70(monkeypatch: pytest.MonkeyPatch, cora: Run) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("boom")
+
+    monkeypatch.setattr("cora.frontends.nf.load", broken)
+    ran = cora("check", NAT)
+    assert ran.code == 70 and "defect of Cora" in ran.err and "boom" in ran.err
