@@ -1,7 +1,7 @@
-"""How long a user waits: `cora --help`, and planning the NAT from a 10,000-packet capture for both NICs, cold and warm.
+"""How long a user waits: `cora --help`, and planning the NAT from a 10,000-packet capture for both NICs.
 
-Each figure is the wall time of whole processes, medians of RUNS, interleaved. Cold: an empty cache folder, so the C compiler
-runs. Warm: the engine is found compiled. The baseline of every ratio is a Python process that does nothing.
+Each figure is the wall time of whole processes, medians of RUNS, interleaved. Cold: an empty cache folder, so the C
+compiler runs. Warm: the engine is found compiled. Ratios are to a Python process that does nothing.
 
     python benchmarks/planning.py [--runs 7]
 """
@@ -78,7 +78,7 @@ def main() -> None:
                 cache = Path(folder, f"cold{run}") if name.endswith("cold") else warm
                 seconds[name].append(timed(command, cache)[0])
         base = statistics.median(seconds["python, doing nothing"])
-        print(f"measured here, wall seconds of whole processes, median of {runs} (least to most), ratio to the first row")
+        print(f"measured here: wall seconds of whole processes, median of {runs} (least to most), ratio to row 1")
         for name, values in seconds.items():
             median = statistics.median(values)
             print(f"{name:32} {median:7.3f}  ({min(values):.3f} to {max(values):.3f})  {median / base:6.1f}x")

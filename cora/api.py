@@ -50,14 +50,16 @@ def traffic(spec: TrafficSpec | Mapping[str, object], path: PathLike, progress: 
     write(spec if isinstance(spec, TrafficSpec) else TrafficSpec.parse(spec), Path(path), progress)
 
 
-def profile(program: Program, traffic: PathLike, *, port_map: Sequence[str] = (), options: Options | None = None,
-            window_ns: int | None = None, progress: Progress | None = None) -> Profile:
+def profile(program: Program, traffic: PathLike, *, port_map: Sequence[str] = (), captured_at: str | None = None,
+            options: Options | None = None, window_ns: int | None = None, progress: Progress | None = None) -> Profile:
     """Run a program on traffic and describe what happens (docs/profile.md).
 
     Args:
         traffic: a capture, or a ``*.traffic.json`` specification.
         port_map: which packets arrive on which port, as ``--port-map`` takes it; default: the initiator's side is the
             first port.
+        captured_at: the port whose link the capture was taken on, so that what arrives on other ports is translated as
+            the program translates; default: packets are taken as they are.
         window_ns: length of the windows; default: chosen so that there are about 100.
 
     Raises:
@@ -65,7 +67,8 @@ def profile(program: Program, traffic: PathLike, *, port_map: Sequence[str] = ()
     """
     from cora.runtime.profiling import make_profile
 
-    return make_profile(program, traffic, port_map=port_map, options=options, window_ns=window_ns, progress=progress)
+    return make_profile(program, traffic, port_map=port_map, captured_at=captured_at, options=options,
+                        window_ns=window_ns, progress=progress)
 
 
 def plan(program: Program, profile: Profile, nic: str, *, rate: str | float | None = None, cores: int | None = None,
@@ -91,17 +94,19 @@ def plan(program: Program, profile: Profile, nic: str, *, rate: str | float | No
 
 
 def replay(program: Program, traffic: PathLike, *, engine: Engine = "native", port_map: Sequence[str] = (),
-           options: Options | None = None, write: PathLike | None = None, progress: Progress | None = None
-           ) -> ReplayResult:
+           captured_at: str | None = None, options: Options | None = None, write: PathLike | None = None,
+           progress: Progress | None = None) -> ReplayResult:
     """Run a program on a capture; see `cora.runtime.replay.replay`."""
     from cora.runtime.replay import replay as run
 
-    return run(program, traffic, engine=engine, port_map=port_map, options=options, write=write, progress=progress)
+    return run(program, traffic, engine=engine, port_map=port_map, captured_at=captured_at, options=options,
+               write=write, progress=progress)
 
 
 def trace(program: Program, traffic: PathLike, packet: int, *, port_map: Sequence[str] = (),
-          options: Options | None = None, progress: Progress | None = None) -> PacketTrace:
+          captured_at: str | None = None, options: Options | None = None, progress: Progress | None = None
+          ) -> PacketTrace:
     """Follow one packet through a program; see `cora.runtime.tracing.trace`."""
     from cora.runtime.tracing import trace as run
 
-    return run(program, traffic, packet, port_map=port_map, options=options, progress=progress)
+    return run(program, traffic, packet, port_map=port_map, captured_at=captured_at, options=options, progress=progress)

@@ -35,7 +35,7 @@ CURVE_POINTS = 24
 
 
 def make_profile(program: Program, traffic: str | os.PathLike[str], *, port_map: Sequence[str] = (),
-                 options: Options | None = None, window_ns: int | None = None,
+                 captured_at: str | None = None, options: Options | None = None, window_ns: int | None = None,
                  progress: Callable[[int], None] | None = None) -> Profile:
     """Run a program on a capture and count.
 
@@ -49,9 +49,12 @@ def make_profile(program: Program, traffic: str | os.PathLike[str], *, port_map:
     from cora.engine.native import NativeEngine
     from cora.frontends.traffic import open_traffic
     from cora.frontends.traffic.portmap import PortMap
+    from cora.runtime.viewpoint import forgetting, port_number, suspicion
 
     mapping = PortMap.parse(port_map, [p.name for p in program.ports])
-    with open_traffic(traffic) as capture, NativeEngine(program, options or Options(), profile=True) as engine:
+    side = port_number(program, captured_at)
+    with (open_traffic(traffic) as capture,
+          NativeEngine(program, options or Options(), profile=True, captured_at=side) as engine):
         source = mapping.assign(capture)
         first, last, packets = _span(source)
         if not packets:
@@ -61,13 +64,16 @@ def make_profile(program: Program, traffic: str | os.PathLike[str], *, port_map:
         engine.set_windows(first, length, count)
         arrived = np.zeros((len(program.ports), 2), dtype=np.uint64)
         engine.run(_counted(source, arrived, progress or (lambda _: None)))
+        counts = engine.returns()
+        hints = suspicion(program, source.counts, engine.dropped_at()) if side is None else forgetting(counts)
         origin = {
             "file": Path(traffic).name, "sha256": _digest(traffic), "ports": mapping.describe(),
-            "ports_assumed": mapping.assumed, "options": {"ignore_checksums": engine.options.ignore_checksums,
-                                                          "headers_only": engine.options.headers_only},
+            "ports_assumed": mapping.assumed, "captured_at": captured_at, "translated": counts.translated,
+            "options": {"ignore_checksums": engine.options.ignore_checksums,
+                        "headers_only": engine.options.headers_only},
             "capture_packets": source.stats.packets, "capture_octets": source.stats.bytes,
             "truncated": source.stats.truncated, "skipped": source.stats.skipped, "errors": source.stats.errors,
-            "warnings": list(source.warnings),
+            "warnings": [*source.warnings, *hints],
         }
         return _build(program, engine.profile(), engine.summary(), arrived, origin, (first, last), length)
 

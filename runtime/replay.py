@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from cora.engine.results import Event, Options, Output, RunSummary, StateDump
+from cora.engine.results import Dropped, Event, Options, Output, ReturnCounts, RunSummary, StateDump
 from cora.errors import Kind, fail
 from cora.ir.nodes import Program
 
@@ -26,6 +26,8 @@ class ReplayResult:
     Attributes:
         summary: totals; state: what the program remembers at the end; warnings: about the capture and the port map.
         assumed: how packets were assigned to ports; ``was_assumed``: the user did not say so.
+        captured_at: the port the capture was taken at, None when that was not said; ``translated``: packets of other
+            ports that were given what the program had chosen.
         capture: packets and octets of the capture, by its original lengths, and how many were cut or unreadable.
     """
 
@@ -35,6 +37,8 @@ class ReplayResult:
     assumed: str
     was_assumed: bool
     capture: dict[str, int]
+    captured_at: str | None = None
+    translated: int = 0
 
 
 class Sink(Protocol):
@@ -67,11 +71,14 @@ class Clock:
 
 
 def replay(program: Program, traffic: str | os.PathLike[str], *, engine: Engine = "native",
-           port_map: Sequence[str] = (), options: Options | None = None, write: str | os.PathLike[str] | None = None,
-           progress: Callable[[int], None] | None = None) -> ReplayResult:
+           port_map: Sequence[str] = (), captured_at: str | None = None, options: Options | None = None,
+           write: str | os.PathLike[str] | None = None, progress: Callable[[int], None] | None = None
+           ) -> ReplayResult:
     """Run a program on a capture and report totals and final state.
 
     Args:
+        captured_at: the port whose link the capture was taken on (docs/profile.md); None: packets are taken as they
+            are.
         write: a capture file for everything the program sends, nanosecond pcap, in order of emission.
         progress: called with the number of packets done so far.
 
@@ -81,20 +88,36 @@ def replay(program: Program, traffic: str | os.PathLike[str], *, engine: Engine 
     from cora.frontends.traffic import open_traffic
     from cora.frontends.traffic.portmap import PortMap
     from cora.frontends.traffic.writer import PcapWriter
+    from cora.runtime.viewpoint import forgetting, port_number, suspicion
 
     mapping = PortMap.parse(port_map, [p.name for p in program.ports])
+    side = port_number(program, captured_at)
     with ExitStack() as stack:
         source = mapping.assign(stack.enter_context(open_traffic(traffic)))
         sink = stack.enter_context(PcapWriter(write)) if write is not None else None
         run = _native if engine == "native" else _reference
-        summary, state = run(program, options or Options(), source, sink, progress or (lambda _: None))
-        if not summary.packets:
+        done = run(program, options or Options(), side, source, sink, progress or (lambda _: None))
+        if not done.summary.packets:
             raise fail(Kind.EMPTY_CAPTURE, "no packet of the capture reaches the program", where=str(traffic),
                        hint="is it empty, or does the port map leave everything out?")
         stats = source.stats
-        return ReplayResult(summary, state, tuple(source.warnings), mapping.describe(), mapping.assumed,
+        warnings = [*source.warnings, *forgetting(done.returns)]
+        if side is None:
+            warnings += suspicion(program, source.counts, done.dropped_at)
+        return ReplayResult(done.summary, done.state, tuple(warnings), mapping.describe(), mapping.assumed,
                             {"packets": stats.packets, "octets": stats.bytes, "truncated": stats.truncated,
-                             "skipped": stats.skipped, "errors": stats.errors})
+                             "skipped": stats.skipped, "errors": stats.errors}, captured_at,
+                            done.returns.translated)
+
+
+@dataclass(frozen=True)
+class _Done:
+    """What an engine leaves: totals, state, drops by arrival port, and what was done to returning packets."""
+
+    summary: RunSummary
+    state: StateDump
+    dropped_at: Sequence[int]
+    returns: ReturnCounts
 
 
 def _counted(source: Assigned, clock: Clock, progress: Callable[[int], None]) -> Iterator[Batch]:
@@ -105,33 +128,41 @@ def _counted(source: Assigned, clock: Clock, progress: Callable[[int], None]) ->
         progress(done)
 
 
-def _native(program: Program, options: Options, source: Assigned, sink: Sink | None,
-            progress: Callable[[int], None]) -> tuple[RunSummary, StateDump]:
+def _native(program: Program, options: Options, side: int | None, source: Assigned, sink: Sink | None,
+            progress: Callable[[int], None]) -> _Done:
     from cora.engine.native import NativeEngine
 
     clock = Clock()
-    with NativeEngine(program, options) as engine:
+    with NativeEngine(program, options, captured_at=side) as engine:
         batches = _counted(source, clock, progress)
         if sink is None:
             engine.run(batches)
         else:
             _write(engine.run_events(batches), clock, sink)
-        return engine.summary(), engine.state()
+        return _Done(engine.summary(), engine.state(), engine.dropped_at(), engine.returns())
 
 
-def _reference(program: Program, options: Options, source: Assigned, sink: Sink | None,
-               progress: Callable[[int], None]) -> tuple[RunSummary, StateDump]:
+def _reference(program: Program, options: Options, side: int | None, source: Assigned, sink: Sink | None,
+               progress: Callable[[int], None]) -> _Done:
     from cora.engine.reference import Reference
+    from cora.runtime.returns import Returns
 
     engine = Reference(program, options)
+    returns = None if side is None else Returns(side, engine.options)
+    dropped_at = [0] * len(program.ports)
     for packet in source.packets():
-        events = engine.process(packet.port, packet.time_ns, packet.frame, packet.wirelen)
+        frame = packet.frame if returns is None else returns.before(packet)
+        events = engine.process(packet.port, packet.time_ns, frame, packet.wirelen)
+        if returns is not None:
+            returns.after(packet, events)
         if sink is not None:
             for event in events:
                 if isinstance(event, Output):
                     sink.write(engine.now, event.frame, event.wirelen)
+        dropped_at[packet.port] += any(isinstance(e, Dropped) and e.index == packet.index for e in events)
         progress(packet.index + 1)
-    return engine.summary(), engine.state()
+    counts = ReturnCounts(0, 0) if returns is None else returns.counts()
+    return _Done(engine.summary(), engine.state(), dropped_at, counts)
 
 
 def _write(events: Iterable[Event], clock: Clock, sink: Sink) -> None:

@@ -240,9 +240,10 @@ class AgilioTarget(Target):
             case "police":
                 return _police(state, memory, self.model)
             case "track":
-                # As if every fragment had to wait: its frame is copied out and back.
-                trips = self.model["insert_trips"] + self.model["held_copy_trips"]
-                return _sum(_find(state, memory), _times(trips, memory.trip(BURST)), memory.lock(trips, memory.hottest))
+                # As if every fragment had to wait: its frame is copied out and back, outside the datagram's lock.
+                trips = self.model["insert_trips"]
+                return _sum(_find(state, memory), _times(trips + self.model["held_copy_trips"], memory.trip(BURST)),
+                            memory.lock(trips, memory.hottest))
         raise KeyError(kind)
 
     def holds(self, program: Program, state: State, place: int, tier: str) -> Refusal | int:

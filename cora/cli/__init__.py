@@ -20,6 +20,7 @@ COMMANDS = {
     "profile": "Run a program on traffic and write what happens as a profile.",
     "traffic": "Make synthetic traffic as a capture.",
     "plan": "Decide what runs on the NIC and what on the host.",
+    "show": "Print a saved plan, explain a state's place, or compare two plans.",
     "replay": "Run a program on traffic; write the packets and the state it leaves.",
     "trace": "Follow one packet through the program.",
     "nics": "List the NICs and their models; hold the models against published figures.",

@@ -34,6 +34,9 @@ def traffic_options(function: F) -> F:
                      help="Believe length fields of packets whose payload the capture cut away."),
         click.option("--ignore-checksums", is_flag=True,
                      help="Take IPv4 header checksums as right (captures taken before checksum offload)."),
+        click.option("--captured-at", "captured_at", default=None, metavar="PORT",
+                     help="The capture was taken on the link of PORT: what arrives on other ports is first translated "
+                          "as the program translates. Default: packets are taken as they are."),
         click.option("--port-map", "port_map", multiple=True, metavar="PORT=RULE[,RULE]",
                      help="Packets that arrive on PORT: a source subnet, to:SUBNET, mac:ADDRESS, if:NAME, or * for the "
                           "rest; or 'initiator'. Repeatable. Default: the initiator's side is the first port."),

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 @traffic_options
 @json_option
 def command(nf: str, settings: tuple[str, ...], traffic: str, output: str | None, window: str | None,
-            port_map: tuple[str, ...], ignore_checksums: bool, headers_only: bool, as_json: bool) -> None:
+            port_map: tuple[str, ...], captured_at: str | None, ignore_checksums: bool, headers_only: bool,
+            as_json: bool) -> None:
     """Run the program NF on TRACE natively and describe what happens: rates, paths, use of state, over time."""
     import cora
     from cora.engine.results import Options
@@ -30,8 +31,8 @@ def command(nf: str, settings: tuple[str, ...], traffic: str, output: str | None
     program = cora.load(nf, settings_of(settings))
     window_ns = None if window is None else parse_duration(window, where="--window")
     with progress("packets", None) as tell:
-        found = cora.profile(program, traffic, port_map=port_map, options=Options(ignore_checksums, headers_only),
-                             window_ns=window_ns, progress=tell)
+        found = cora.profile(program, traffic, port_map=port_map, captured_at=captured_at,
+                             options=Options(ignore_checksums, headers_only), window_ns=window_ns, progress=tell)
     if output is not None:
         write_text(output, found.to_json())
     for warning in found.source["warnings"]:
@@ -45,6 +46,9 @@ def command(nf: str, settings: tuple[str, ...], traffic: str, output: str | None
 def _print(profile: Profile, output: str | None) -> None:
     if profile.source["ports_assumed"]:
         click.echo(f"assumed: {profile.source['ports']} (say it with --port-map)")
+    if profile.source["captured_at"] is not None:
+        click.echo(f"captured at {profile.source['captured_at']}: {profile.source['translated']:,} packets of other "
+                   "ports translated as the program translates")
     seconds = profile.duration_ns / 1e9
     click.echo(f"{profile.packets:,} packets in {seconds:.3f} s: {profile.packet_rate:,.0f} packets/s, mean frame "
                f"{profile.mean_frame:.0f} octets, {len(profile.windows)} windows")

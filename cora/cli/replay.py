@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 @traffic_options
 @json_option
 def command(nf: str, settings: tuple[str, ...], traffic: str, engine: str, write: str | None, state: str | None,
-            port_map: tuple[str, ...], ignore_checksums: bool, headers_only: bool, as_json: bool) -> None:
+            port_map: tuple[str, ...], captured_at: str | None, ignore_checksums: bool, headers_only: bool,
+            as_json: bool) -> None:
     """Run the program NF on the packets of TRACE, in the capture's own time."""
     import cora
     from cora.engine.results import Options
@@ -41,8 +42,8 @@ def command(nf: str, settings: tuple[str, ...], traffic: str, engine: str, write
     program = cora.load(nf, settings_of(settings))
     with progress("packets", None) as tell:
         result = cora.replay(program, traffic, engine="native" if engine == "native" else "reference",
-                             port_map=port_map, options=Options(ignore_checksums, headers_only), write=write,
-                             progress=tell)
+                             port_map=port_map, captured_at=captured_at,
+                             options=Options(ignore_checksums, headers_only), write=write, progress=tell)
     if state is not None:
         write_text(state, json.dumps(result.state, indent=1) + "\n")
     for warning in result.warnings:
@@ -55,6 +56,7 @@ def command(nf: str, settings: tuple[str, ...], traffic: str, engine: str, write
 
 def _facts(result: ReplayResult) -> dict[str, Any]:
     return {"capture": result.capture, "ports": result.assumed, "ports_assumed": result.was_assumed,
+            "captured_at": result.captured_at, "translated": result.translated,
             "warnings": list(result.warnings), **asdict(result.summary)}
 
 
@@ -62,6 +64,9 @@ def _print(result: ReplayResult) -> None:
     summary = result.summary
     if result.was_assumed:
         click.echo(f"assumed: {result.assumed} (say it with --port-map)")
+    if result.captured_at is not None:
+        click.echo(f"captured at {result.captured_at}: {result.translated:,} packets of other ports translated as the "
+                   "program translates")
     click.echo(f"{summary.packets:,} packets, {summary.octets:,} octets in")
     for port, (packets, octets) in summary.forwarded.items():
         click.echo(f"  {packets:>10,}  sent out of {port} ({octets:,} octets)")

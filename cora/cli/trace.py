@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 @traffic_options
 @json_option
 def command(nf: str, settings: tuple[str, ...], traffic: str, packet: int, everything: bool, port_map: tuple[str, ...],
-            ignore_checksums: bool, headers_only: bool, as_json: bool) -> None:
+            captured_at: str | None, ignore_checksums: bool, headers_only: bool, as_json: bool) -> None:
     """Follow one packet of TRACE through the program NF: lines, look-ups, entries, and why it ended as it did."""
     import cora
     from cora.engine.results import Options
 
     program = cora.load(nf, settings_of(settings))
     with progress("packets before", packet) as tell:
-        found = cora.trace(program, traffic, packet, port_map=port_map,
+        found = cora.trace(program, traffic, packet, port_map=port_map, captured_at=captured_at,
                            options=Options(ignore_checksums, headers_only), progress=tell)
     if as_json:
         print_json(_facts(program, found))
@@ -49,7 +49,7 @@ def _facts(program: Program, found: PacketTrace) -> dict[str, Any]:
     return {
         "packet": packet.index, "port": program.ports[packet.port].name, "time_ns": packet.time_ns, "now_ns": found.now,
         "captured": len(packet.frame), "length": packet.wirelen, "ports": found.assumed,
-        "ports_assumed": found.was_assumed,
+        "ports_assumed": found.was_assumed, "translated": found.translated,
         "steps": [{"place": str(s.span), "block": s.block, "node": print_node(s.node), "outcome": s.outcome,
                    "packet": s.index, "detail": {k: _plain(v) for k, v in s.detail.items()}} for s in found.steps],
         "events": [_event(program, e) for e in found.events],
@@ -90,6 +90,8 @@ def _print(program: Program, found: PacketTrace, everything: bool) -> None:
     seconds, rest = divmod(found.now, 10**9)
     click.echo(f"packet {packet.index}: {packet.wirelen} octets arrive on {program.ports[packet.port].name} at "
                f"{seconds}.{rest:09d}")
+    if found.translated:
+        click.echo("  its addresses and ports are those that the program has chosen, not those of the capture")
     current = None
     for step in found.steps:
         if not everything and not _matters(step):

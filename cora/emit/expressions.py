@@ -54,7 +54,8 @@ def cast(node: Cast, render: Render) -> str:
         return render(node.operand) if isinstance(source, Bool) else f"{render(node.operand)} != 0"
     if isinstance(source, Bool) or bits_of(target) >= bits_of(source):
         return render(node.operand)
-    return _wrapped(render(node.operand), node.result)
+    kept = _wrapped(render(node.operand), node.result)
+    return f"({value_type(target)})({kept})" if bytes_of(source) > bytes_of(target) >= 4 else kept
 
 
 def select(node: Select, render: Render) -> str:

@@ -24,7 +24,17 @@ from numpy.typing import NDArray
 from cora.emit.c import RUNTIME, emit_host
 from cora.emit.cbuild import build_program, build_shared, load_shared
 from cora.emit.layout import config_row
-from cora.engine.results import Dropped, Event, Held, Options, Output, RunSummary, StateDump
+from cora.engine.results import (
+    RETURN_FLOWS,
+    Dropped,
+    Event,
+    Held,
+    Options,
+    Output,
+    ReturnCounts,
+    RunSummary,
+    StateDump,
+)
 from cora.engine.rows import dump_of_rows, rows_of_dump
 from cora.errors import Kind, fail
 from cora.ir.nodes import Program, reasons_of
@@ -44,7 +54,7 @@ _HELD, _DROP = 0xFFFF, 0x8000
 _PROFILE_FLAGS = ("-std=gnu11", "-O1", "-DCORA_PROFILE")
 _FLAGS = ("-std=gnu11", "-O2", "-fno-tree-pre", "-fno-gcse", "-fno-schedule-insns2")
 _SANITIZE = ("-std=gnu11", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-DCORA_MAIN",
-             "-DCORA_EXACT_FRAMES")
+             "-DCORA_EXACT_FRAMES", "-DCORA_RETURNS")
 
 PATHS = np.dtype([("path", np.uint64), ("packets", np.uint64), ("octets", np.uint64), ("used", np.uint64)])
 USES = np.dtype([("first_ns", np.uint64), ("last_ns", np.uint64), ("accesses", np.uint64), ("octets", np.uint64),
@@ -100,25 +110,35 @@ class NativeEngine:
     """
 
     def __init__(self, program: Program, options: Options = Options(), *, profile: bool = False,  # noqa: B008
-                 march_native: bool = True, config: Mapping[str, int] | None = None) -> None:
+                 march_native: bool = True, config: Mapping[str, int] | None = None,
+                 captured_at: int | None = None, flow_limit: int = RETURN_FLOWS) -> None:
         """Compile the program, or find it compiled, and make its tables.
 
-        ``config`` replaces configuration values of the program.
+        Args:
+            profile: count paths and what happens to tables.
+            march_native: compile for this very processor.
+            config: configuration values to replace.
+            captured_at: number of the port that packets look as they do at; what arrives on other ports is translated
+                first as `cora.runtime.returns` says. None: packets are taken as they are.
+            flow_limit: flows remembered for that.
 
         Raises:
             CoraError: `Kind.ENGINE_LIMIT`, `Kind.NO_COMPILER`, `Kind.COMPILER_FAILED`, `Kind.CACHE_UNWRITABLE`.
         """
         self.program, self.options = program, options
         self._reasons = reasons_of(program)
-        self._library = _library(program, profile=profile, march_native=march_native)
+        self._library = _library(program, profile=profile, march_native=march_native, returns=captured_at is not None)
         self._config = _packed_config(program, config or {})
         seed = (ctypes.c_uint64 * 8).from_buffer_copy(os.urandom(64))
         engine = self._library.cora_create(self._config, _option_bits(options), seed)
         if not engine:
             raise fail(Kind.ENGINE_LIMIT, "there is no memory for the tables of the native engine", span=program.span)
         self._engine: int | None = engine
+        if captured_at is not None:
+            self._library.cora_set_captured_at(engine, captured_at, flow_limit)
         self._finalizer = weakref.finalize(self, self._library.cora_destroy, engine)
         self._profiling, self._windows = profile, 0
+        self._returns = captured_at is not None
         self._verdicts: list[NDArray[np.uint16]] = []
         self._resolved: list[NDArray[np.uint64]] = []
 
@@ -232,6 +252,18 @@ class NativeEngine:
         self._library.cora_summary(self._handle, totals)
         return summary_of(self.program, list(totals))
 
+    def dropped_at(self) -> list[int]:
+        """Dropped packets by the port they had arrived on; fragments that had been held are left out."""
+        return [int(n) for n in _copied(self._library.cora_dropped_at(self._handle), np.dtype(np.uint64),
+                                        len(self.program.ports))]
+
+    def returns(self) -> ReturnCounts:
+        """What ``captured_at`` did so far."""
+        counts = (ctypes.c_uint64 * 2)()
+        if self._returns:
+            self._library.cora_returns_counts(self._handle, counts)
+        return ReturnCounts(*counts)
+
     def state(self) -> StateDump:
         """All state, in the canonical form of `cora.engine.results`."""
         return dump_of_rows(self.program, [self._rows(i) for i in range(len(self.program.states))])
@@ -337,7 +369,8 @@ class SanitizedRun:
 
 
 def run_sanitized(program: Program, packets: Iterable[tuple[int, int, bytes, int]],
-                  options: Options = Options()) -> SanitizedRun:  # noqa: B008
+                  options: Options = Options(), *, captured_at: int | None = None  # noqa: B008
+                  ) -> SanitizedRun:
     """Run (port, time, frame, wirelen) packets in a process under the address and undefined-behaviour sanitizers.
 
     Raises:
@@ -347,7 +380,8 @@ def run_sanitized(program: Program, packets: Iterable[tuple[int, int, bytes, int
     with tempfile.TemporaryDirectory() as folder:
         inputs, outputs = Path(folder, "in"), Path(folder, "out")
         with inputs.open("wb") as file:
-            file.write(struct.pack("=I", _option_bits(options)) + os.urandom(64) + _packed_config(program, {}))
+            port = _NO_PORT if captured_at is None else captured_at
+            file.write(struct.pack("=II", _option_bits(options), port) + os.urandom(64) + _packed_config(program, {}))
             for port, time_ns, frame, wirelen in packets:
                 file.write(struct.pack("=QIIHHI", time_ns, len(frame), wirelen, port, 0, len(frame)) + frame)
         _run_program(program, binary, inputs, outputs)
@@ -397,18 +431,21 @@ def _file_name(program: Program) -> str:
     return "".join(c if c.isascii() and c.isalnum() else "_" for c in program.name)[:40] or "program"
 
 
-def _library(program: Program, *, profile: bool, march_native: bool) -> Any:
+def _library(program: Program, *, profile: bool, march_native: bool, returns: bool) -> Any:
     flags = [*(_PROFILE_FLAGS if profile else _FLAGS), *(["-march=native"] if march_native else [])]
+    flags += ["-DCORA_RETURNS"] if returns else []
     path = build_shared(_file_name(program), {"program.c": emit_host(program)}, flags, include_dirs=[RUNTIME])
     library = load_shared(path)
     for name, (result, arguments) in _SIGNATURES.items():
-        if not profile and name.startswith("cora_profile"):
+        if (not profile and name.startswith("cora_profile")) or (not returns and name in _RETURNS):
             continue
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
     return library
 
 
+# Functions of builds for captures taken on one side.
+_RETURNS = frozenset(("cora_set_captured_at", "cora_returns_counts"))
 _P, _SIZE, _U32, _U64 = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint32, ctypes.c_uint64
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "cora_create": (_P, [ctypes.c_char_p, _U32, _P]),
@@ -421,6 +458,9 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "cora_clear_resolutions": (None, [_P]),
     "cora_clock": (_U64, [_P]),
     "cora_summary": (None, [_P, _P]),
+    "cora_dropped_at": (_P, [_P]),
+    "cora_set_captured_at": (None, [_P, _U32, _U64]),
+    "cora_returns_counts": (None, [_P, _P]),
     "cora_state_size": (_SIZE, [_P, _U32]),
     "cora_state_dump": (None, [_P, _U32, _P]),
     "cora_state_load": (ctypes.c_bool, [_P, _U32, ctypes.c_char_p, _SIZE]),

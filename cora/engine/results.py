@@ -76,6 +76,23 @@ class RunSummary:
     held: int = 0
 
 
+RETURN_FLOWS = 8_000_000
+"""Flows whose translation is remembered for captures taken on one side of a program (docs/profile.md)."""
+
+
+@dataclass(frozen=True)
+class ReturnCounts:
+    """What was done to a capture taken on one side of a program.
+
+    Attributes:
+        translated: packets that were given the addresses the program had chosen.
+        forgotten: how often the older half of the remembered flows had to be forgotten.
+    """
+
+    translated: int
+    forgotten: int
+
+
 def first_difference(left: StateDump, right: StateDump) -> str | None:
     """A sentence naming the first place two dumps differ, or None when they are equal."""
     if left.keys() != right.keys():

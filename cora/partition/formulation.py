@@ -205,6 +205,10 @@ class Formulation:
             elif used[column]:
                 # Nothing of this resource: whatever uses it is out.
                 self._row(self._column(constant, rows, column, 1.0), high=0.0)
+        # Service adds to the unloaded latency: it is what tells memories apart that nothing waits for.
+        service = np.array([1e9 * r.servers / r.rate if r.rate else 0.0 for r in instance.resources])
+        rows[:, -1] += rows[:, :-1] @ service
+        constant[-1] += constant[:-1] @ service
         self.latency = self._utilisation(constant, rows, len(instance.resources), float(scale[-1]))
         self.host = self.base.variable()
         for column, variable in self.loads.items():

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import math
+import shutil
 from collections.abc import Sequence
-from typing import TextIO
 
 from cora.errors import Kind, fail
 from cora.plan.document import Alternative, Figure, Plan, StatePlacement
@@ -28,7 +29,7 @@ def _percent(share: float) -> str:
 
 def _scaled(figure: Figure, value: float | None) -> str:
     if value is None:
-        return "out of reach"
+        return "unbounded" if figure.unit == "ns" else "out of reach"
     if figure.unit == "packets/s":
         return f"{value / 1e6:.2f} Mpps"
     if figure.unit == "ns":
@@ -83,7 +84,7 @@ def _tables(plan: Plan) -> list[Table]:
         for r in sorted(plan.resources, key=lambda r: -r.utilisation) if r.per_packet
     ]
     others: list[Row] = [(a.name, *_alternative(plan, a)) for a in plan.alternatives]
-    cores = _cores(plan)
+    cores = _cores(plan) if plan.cores else "a core where needed"
     return [
         ("States", ("state", "kind", "place", "size", "accesses/packet"), states),
         ("Path classes", ("share", "state outcomes", "verdict", "place"), classes),
@@ -153,16 +154,16 @@ def _columns(head: Row, rows: Sequence[Row]) -> list[str]:
             for row in (head, *rows)]
 
 
-def print_plan(plan: Plan, stream: TextIO) -> None:
-    """Print a plan: tables that fit the terminal where there is one, `summary` elsewhere."""
-    if not stream.isatty():
-        stream.write(summary(plan))
-        return
+def render(plan: Plan, terminal: bool = False) -> str:
+    """The plan as text without a trailing newline: tables in colour that fit a terminal, or `summary`."""
+    if not terminal:
+        return summary(plan).rstrip("\n")
     from rich.console import Console
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    console = Console(file=stream, highlight=False)
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=shutil.get_terminal_size().columns, highlight=False)
     first, *rest = _lines(plan)
     console.print(Text(first, style="bold"), *(Text(line) for line in rest), sep="\n")
     for title, head, rows in _tables(plan):
@@ -182,6 +183,7 @@ def print_plan(plan: Plan, stream: TextIO) -> None:
     if refused:
         console.print(Text("\nWhat could not be elsewhere, and why", style="bold"))
         console.print(*(Text(line) for line in refused), sep="\n")
+    return stream.getvalue().rstrip("\n")
 
 
 def explain(plan: Plan, state: str) -> str:

@@ -16,7 +16,7 @@ from cora.frontends.nf.types import (
 )
 from cora.testing.choices import Choices
 from cora.testing.expressions import WIDTHS, duration, literal
-from cora.testing.values import PORTS, V4, V6, value_of
+from cora.testing.values import V4, V6, value_of
 from cora.testing.world import Pool, Table, World
 
 PORT_NAMES = ("inside", "outside", "dmz", "guests")
@@ -131,6 +131,8 @@ class DeclarationWriter:
     def range(self, most: int) -> tuple[Scalar, int, int]:
         """A type and a small range in it, for 16 bits around the border of the well-known ports."""
         type_ = self.choices.pick((uint(16), IPV4, uint(32), self.scalar()))
+        if type_.limit > 1 << 64 and not self.choices.chance(5):
+            type_ = uint(64)
         starts = {16: (1021, 5000, 0, 65535), 32: (V4[4], V4[4] - 1, 0)}.get(getattr(type_.ir, "bits", 0), (0, 1))
         low = min(self.choices.pick(starts) if type_ != IPV6 else V6[0], type_.limit - 1)
         return type_, low, min(low + self.choices.integer(0, most), type_.limit - 1)
@@ -164,7 +166,9 @@ class DeclarationWriter:
         pair = bool(pools) and self.choices.chance(70)
         pooled = [n for n, _, pool in fields if pool]
         plain = [n for n, _, pool in fields if not pool]
-        keys = {"fwd" if pair else "": self.choices.sample(plain, 1, 3)}
+        # A primary key with a value from a pool in it can only be known once the pool was asked.
+        candidates = plain + pooled if self.choices.chance(10) else plain
+        keys = {"fwd" if pair else "": self.choices.sample(candidates, 1, 3)}
         if pair:
             keys["rev"] = self.choices.sample(pooled if self.choices.chance(80) else plain, 1, 2)
         elif self.choices.chance(15):

@@ -33,7 +33,8 @@ class Spec:
         fields: (header, field) -> value; ``l4`` names the ports of tcp and udp; fields that are not given are usual.
         options: of IPv4, padded to 4 bytes; tcp_options alike. extensions: IPv6 headers as (number, body from byte 2).
         fragment: (offset in bytes, more, identification). upper: protocol number. payload: behind the L4 header.
-        raw: stands for L4 header and payload; raw_above: for everything behind the EtherType. quoted: the packet an ICMP error quotes; quoted_raw: its bytes.
+        raw: stands for L4 header and payload; raw_above: for everything behind the EtherType.
+        quoted: the packet an ICMP error quotes; quoted_raw: its bytes.
         flaws: what is wrong with it: see `_damage` and `_l4`.
     """
 
@@ -119,7 +120,7 @@ def datagram(spec: Spec) -> bytes:
 
 
 def upper_bytes(spec: Spec) -> bytes:
-    """What the IP header carries: L4 header and payload, with a right checksum unless the description says otherwise."""
+    """What the IP header carries: L4 header and payload; the checksum is right unless the description spoils it."""
     if spec.raw is not None:
         return spec.raw
     name = NAMES.get(spec.upper)
@@ -234,7 +235,7 @@ def _damage(spec: Spec, frame: bytes) -> tuple[bytes, int]:
 
 
 def retarget(spec: Spec, header: str, name: str, value: int) -> None:
-    """Change a description so that the built packet has this value in a field, its other parts fitting where they can."""
+    """Change a description so that the built packet has a value in a field, its other parts fitting where they can."""
     if header.startswith(QUOTED):
         inner = spec.quoted or Spec(ethertype=spec.ethertype, payload=bytes(8))
         spec.quoted, spec.quoted_raw = inner, None

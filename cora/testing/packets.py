@@ -152,7 +152,6 @@ class Traffic:
         self.recent: deque[Spec] = deque(maxlen=24)
         self.outputs: deque[tuple[int, bytes]] = deque(maxlen=24)
         self.pending: list[Spec] = []
-        self.last: Spec | None = None
 
     # The next packet.
 
@@ -160,12 +159,13 @@ class Traffic:
         """One more packet."""
         return self.send(self.spec())
 
-    def send(self, spec: Spec) -> Packet:
-        """A described packet at the next time."""
+    def send(self, spec: Spec, *, soon: bool = False) -> Packet:
+        """A described packet at the next time, or (``soon``) shortly after the one before."""
         self.recent.append(spec)
-        self.last = spec
         frame, wirelen = build(spec)
-        return Packet(spec.port, self.time(), frame, wirelen)
+        if soon:
+            self.now += self.choices.pick((0, 1000))
+        return Packet(spec.port, self.now if soon else self.time(), frame, wirelen)
 
     def observe(self, packet: Packet, events: Sequence[Event]) -> None:
         """Remember what left, and what came in, to answer and quote it."""
@@ -177,17 +177,17 @@ class Traffic:
 
     def time(self) -> int:
         """The next time stamp: mostly close, sometimes just at a time-out, sometimes back."""
-        kind = self.choices.integer(0, 19)
-        if kind < 12:
+        kind = self.choices.integer(0, 39)
+        if kind < 35:
             self.now += self.choices.pick((0, 1, 1000, 10**6))
-        elif kind < 16 and self.harvest.timeouts:
+        elif kind < 38 and self.harvest.timeouts:
             step = self.choices.pick(self.harvest.timeouts) + self.choices.pick((-1, 0, 1))
             # The clock must not run away: a time-out of many years is only jumped over from small times.
             if self.now + step < 1 << 63:
                 self.now += step
-        elif kind == 16:
+        elif kind == 38:
             return max(0, self.now - self.choices.pick((1, 10**6, 10**10)))
-        elif kind == 17 and self.now + 10**9 < 1 << 63:
+        elif kind == 39 and self.now + 10**9 < 1 << 63:
             self.now += 10**9
         return self.now
 
@@ -349,7 +349,7 @@ class Traffic:
         octets = upper_bytes(whole)
         ident = self.choices.pick((1, 2, 0xFFFF, 0x10002))
         step = self.choices.pick((8, 16, 24, 40, 13))
-        found = []
+        found: list[Spec] = []
         at = 0
         while at < len(octets) and len(found) < 20:
             size = step if at else max(step, self.choices.pick((24, 8, 16, 20)))

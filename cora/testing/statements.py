@@ -17,8 +17,8 @@ Mode = Literal["fall", "end"]
 FALL: Mode = "fall"
 END: Mode = "end"
 
-REASONS = ("denied", "no mapping", "over the rate", "not ours", "TTL expired", "100% full", "back\\slash", "naïve // not",
-           "a /* b */ c", "tab\tbetween", "question ??/ mark", "{brace}", "%s%n")
+REASONS = ("denied", "no mapping", "over the rate", "not ours", "TTL expired", "100% full", "back\\slash",
+           "naïve // not", "a /* b */ c", "tab\tbetween", "question ??/ mark", "{brace}", "%s%n")
 Lines = list[str]
 Arm = tuple[str, Scope, Mode]
 

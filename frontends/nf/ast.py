@@ -10,20 +10,24 @@ from cora.ir.span import Span
 # --- expressions ---
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Name:
+    """A name standing for a value."""
+
     text: str
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Member:
+    """``base.name``."""
+
     base: Expr
     name: str
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LiteralExpr:
     """``kind``: int, bool, ipv4, ipv6, mac, duration (ns), quantity (octets or octets/s), string, prefix4, prefix6."""
 
@@ -34,13 +38,15 @@ class LiteralExpr:
     length: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TupleExpr:
+    """Values in brackets."""
+
     items: tuple[Expr, ...]
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Call:
     """A function, a built-in (min, max), a struct or a cast: told apart when names are resolved."""
 
@@ -49,23 +55,29 @@ class Call:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class UnaryExpr:
+    """``!`` or ``~``."""
+
     op: str
     operand: Expr
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class BinaryExpr:
+    """Two operands and their operator."""
+
     op: str
     left: Expr
     right: Expr
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Choose:
+    """``condition ? if_true : if_false``."""
+
     condition: Expr
     if_true: Expr
     if_false: Expr
@@ -78,8 +90,10 @@ Expr = Name | Member | LiteralExpr | TupleExpr | Call | UnaryExpr | BinaryExpr |
 # --- statements ---
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Let:
+    """``let``, or (mutable) ``var``."""
+
     name: str
     type: Name | None
     value: Expr
@@ -87,7 +101,7 @@ class Let:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Assign:
     """``place`` is a variable, a header field (p.ip.src) or an entry field (e.state)."""
 
@@ -96,7 +110,7 @@ class Assign:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class IsHeader:
     """``p is tcp``: whether the packet has that header."""
 
@@ -106,24 +120,30 @@ class IsHeader:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class If:
+    """``if`` with an optional ``else``."""
+
     condition: Expr | IsHeader
     then: Body
     otherwise: Body | None
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Match:
+    """``match``; each arm has the values it takes."""
+
     subject: Expr
     arms: tuple[tuple[tuple[Expr, ...], Body], ...]
     otherwise: Body | None
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class For:
+    """A loop over ``first`` up to, but not including, ``past``."""
+
     name: str
     first: Expr
     past: Expr
@@ -131,7 +151,7 @@ class For:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LookupStmt:
     """``key`` is empty for tables with one key."""
 
@@ -144,8 +164,10 @@ class LookupStmt:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class InsertStmt:
+    """``insert`` with its wish for pool values and its arms."""
+
     table: str
     fields: tuple[tuple[str, Expr], ...]
     timeout: str | None
@@ -156,21 +178,27 @@ class InsertStmt:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TouchStmt:
+    """``touch``."""
+
     entry: str
     timeout: str | None
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DeleteStmt:
+    """``delete``."""
+
     entry: str
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PoliceStmt:
+    """``police`` with one arm a colour."""
+
     meter: str
     key: Expr
     size: Expr | None
@@ -178,28 +206,36 @@ class PoliceStmt:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CountStmt:
+    """``count``."""
+
     counter: str
     index: Expr | None
     amount: Expr | None
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ForwardStmt:
+    """``forward``."""
+
     port: str
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DropStmt:
+    """``drop``."""
+
     reason: str
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RejectStmt:
+    """``reject`` with the ICMP error to send."""
+
     reason: str
     protocol: str
     type: Expr
@@ -208,14 +244,18 @@ class RejectStmt:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Return:
+    """``return``."""
+
     value: Expr | None
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CallStmt:
+    """A function called for its effect."""
+
     name: str
     args: tuple[Expr, ...]
     span: Span
@@ -225,8 +265,10 @@ Statement = (Let | Assign | If | Match | For | LookupStmt | InsertStmt | TouchSt
              | CountStmt | ForwardStmt | DropStmt | RejectStmt | Return | CallStmt)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Body:
+    """Statements in braces."""
+
     statements: tuple[Statement, ...]
     span: Span
 
@@ -234,15 +276,17 @@ class Body:
 # --- declarations ---
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FieldItem:
+    """A field; ``extra`` is said where it is used."""
+
     name: str
     type: Name
     span: Span
     extra: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Attribute:
     """``capacity 100``, ``exact``, ``order strict``: a word and what follows it."""
 
@@ -251,38 +295,48 @@ class Attribute:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PortDecl:
+    """``port``."""
+
     name: str
     faces: tuple[str, ...]
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ConfigDecl:
+    """``config``."""
+
     name: str
     type: Name
     value: Expr
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ConstDecl:
+    """``const``."""
+
     name: str
     type: Name | None
     value: Expr
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StructDecl:
+    """``struct``."""
+
     name: str
     fields: tuple[FieldItem, ...]
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RangeItem:
+    """One dimension of a pool."""
+
     name: str
     type: Name
     low: Expr
@@ -290,22 +344,26 @@ class RangeItem:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PoolDecl:
+    """``pool``."""
+
     name: str
     ranges: tuple[RangeItem, ...]
     attributes: tuple[Attribute, ...]
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class KeyItem:
+    """A key of a map."""
+
     name: str
     value: Expr
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TimeoutItem:
     """One unnamed class, or several named ones."""
 
@@ -314,7 +372,7 @@ class TimeoutItem:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MapDecl:
     """``FieldItem.extra`` of an entry field names the pool it is allocated from."""
 
@@ -327,8 +385,10 @@ class MapDecl:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MeterDecl:
+    """``meter``."""
+
     name: str
     key: tuple[FieldItem, ...]
     timeout: TimeoutItem | None
@@ -336,22 +396,26 @@ class MeterDecl:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CounterDecl:
+    """``counter``."""
+
     name: str
     size: Expr | None
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pattern:
+    """What one key field of an ACL row matches."""
+
     kind: Literal["value", "range", "mask", "any"]
     first: Expr | None
     second: Expr | None
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EntryItem:
     """A row of an ACL (patterns) or an LPM table (one pattern, a prefix)."""
 
@@ -361,7 +425,7 @@ class EntryItem:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TableDecl:
     """An ``acl`` or ``lpm`` table. ``FieldItem.extra`` of a key field is its match kind."""
 
@@ -374,7 +438,7 @@ class TableDecl:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Policy:
     """``fragments``, ``unparsed``, ``verify``, ``source_routes`` or ``limit`` with its word."""
 
@@ -384,15 +448,19 @@ class Policy:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Param:
+    """A function's parameter; without a type it takes whatever is passed."""
+
     name: str
     type: Name | None
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FunctionDecl:
+    """``fn``."""
+
     name: str
     params: tuple[Param, ...]
     result: Name | None
@@ -400,7 +468,7 @@ class FunctionDecl:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class HandlerDecl:
     """``paths``: every alternative of the header pattern, spelled out."""
 
@@ -416,7 +484,7 @@ Declaration = (PortDecl | ConfigDecl | ConstDecl | StructDecl | PoolDecl | MapDe
                | TableDecl | Policy | FunctionDecl | HandlerDecl)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Source:
     """A parsed file."""
 

@@ -225,7 +225,7 @@ class _Declarer:
         if scalars > MAX_FIELDS:
             self.errors.add(Kind.VALUE_RANGE, f"struct '{item.name}' holds {scalars} scalars, at most {MAX_FIELDS} are "
                                               "possible", _head(item.span))
-        if len(self.errors.found) > before:
+        if len(self.errors.found) > before or len(made.fields) != len(item.fields):
             self.constants.failed.add(item.name)
             return
         self.symbols.structs[item.name] = made
@@ -367,6 +367,9 @@ class _Declarer:
     def map(self, item: ast.MapDecl) -> None:
         known = self.attributes(item.attributes, "map", self._TABLE)
         fields = self.fields(item.entry)
+        if len(fields) != len(item.entry):
+            self.constants.failed.add(item.name)
+            return
         capacity = self.capacity(known, f"map '{item.name}'", item.span)
         timeouts, slack = self.timeouts(item.timeout)
         keys = self.keys(item, fields)
@@ -497,6 +500,9 @@ class _Declarer:
         known = self.attributes(item.attributes, f"{item.kind} table", {"capacity": 1})
         key = self.fields(item.key)
         values = self.fields(item.values)
+        if len(key) != len(item.key) or len(values) != len(item.values):
+            self.constants.failed.add(item.name)
+            return
         flat_key = [pair for name, t in key for pair in flatten_type(t, name)]
         flat_values = [pair for name, t in values for pair in flatten_type(t, name)]
         if len(flat_values) != len(item.values):

@@ -35,6 +35,6 @@ def test_everything_else_counts() -> None:
         for old, new in (('"no"', '"not"'), ("(7)", "(8)"), ("priority 1", "priority 2"), ("capacity 4", "capacity 5"),
                          ("program p", "program q"), ("faces (wire)", "faces (vf)"))
     ]
-    block = program.blocks[0]
-    others.append(replace(program, blocks=(replace(block, label="start", terminator=Drop("no", Span("", 1, 1, 1, 1))),)))
+    renamed = replace(program.blocks[0], label="start", terminator=Drop("no", Span("", 1, 1, 1, 1)))
+    others.append(replace(program, blocks=(renamed,)))
     assert len({program_hash(p) for p in (program, *others)}) == 1 + len(others)

@@ -73,6 +73,10 @@ def demand_by_paths(instance: Instance, placement: Placement) -> dict[str, float
 
 def is_legal(instance: Instance, placement: Placement) -> bool:
     """Rules of placement, from the target's own answers."""
+    return _states_are_legal(instance, placement) and _code_is_legal(instance, placement)
+
+
+def _states_are_legal(instance: Instance, placement: Placement) -> bool:
     target, program = instance.target, instance.program
     filled: dict[tuple[int, str], int] = defaultdict(int)
     for name, (place, tier) in placement.states.items():
@@ -85,8 +89,11 @@ def is_legal(instance: Instance, placement: Placement) -> bool:
                 if state == name and not isinstance(
                         target.access(program, program.state(name), kind, place, tier, instance.rates[name]), dict):
                     return False
-    if any(filled[p, t.name] > t.capacity for p, place in enumerate(target.places) for t in place.tiers):
-        return False
+    return all(filled[p, t.name] <= t.capacity for p, place in enumerate(target.places) for t in place.tiers)
+
+
+def _code_is_legal(instance: Instance, placement: Placement) -> bool:
+    target, program = instance.target, instance.program
     for node, place in zip(instance.graph.nodes, placement.nodes, strict=True):
         if not isinstance(target.block(program, node.piece.block, place), dict):
             return False

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import ClassVar
 
 from cora.analysis.profile import PathUse, Profile, StateUse
@@ -117,7 +118,7 @@ def profile_of(program: Program, paths: Mapping[tuple[str, ...], int], frame: in
     for number, (labels, packets) in enumerate(paths.items()):
         outcomes = tuple(
             next(o for o, t in successors(blocks[a].terminator) if t == b)
-            for a, b in zip(labels, labels[1:], strict=False)
+            for a, b in pairwise(labels)
         )
         uses.append(PathUse(number, labels, outcomes, print_node(blocks[labels[-1]].terminator), packets,
                             packets * frame))
@@ -217,7 +218,7 @@ def _terminator(rng: random.Random, i: int, later: list[str], maps: list[nodes.M
 
 
 def _reachable(program: Program) -> Program:
-    """Without blocks nobody enters; an edge that would join another at a look-up's hit is turned to an end block of its own."""
+    """Without blocks nobody enters; an edge that would join another at a look-up's hit gets an end block of its own."""
     hits = {b.terminator.hit for b in program.blocks if isinstance(b.terminator, nodes.Lookup)}
     entered: Counter[str] = Counter()
     blocks: list[Block] = []

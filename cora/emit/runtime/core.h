@@ -66,7 +66,7 @@ struct cora_core {
     struct cora_total arrived;
     struct cora_total *forwarded; /* by port */
     uint64_t *dropped;            /* by reason */
-    uint64_t *dropped_at;         /* by the port they had arrived on; without fragments dropped while they were held */
+    uint64_t *dropped_at;         /* by arrival port, without fragments that had been held */
     uint64_t errors_sent, held;
     uint8_t *output;
     size_t output_used, output_room;

@@ -17,7 +17,9 @@
 #include "core.h"
 #include "fragment.h"
 #include "icmp.h"
+#ifdef CORA_RETURNS
 #include "returns.h"
+#endif
 
 static inline void cora_begin(struct cora_engine *E, struct cora_packet *p, const struct cora_record *record,
                               uint8_t *frame)
@@ -74,7 +76,7 @@ static inline void cora_leave(struct cora_engine *E, struct cora_packet *p)
         return;
     }
     cora_drop(core, p->index, p->verdict & ~CORA_DROP & 0xffff, p->released);
-    if (CORA_LIKELY(p->port < CORA_PORTS))
+    if (CORA_LIKELY(p->port < CORA_PORTS && !p->released))
         core->dropped_at[p->port]++;
     if (p->reject.family)
         cora_send_error(core, p);
@@ -205,21 +207,25 @@ size_t cora_run(struct cora_engine *E, const struct cora_record *records, size_t
     while (done < count && (!E->core.output_used || E->core.output_used < output_limit)) {
         const struct cora_record *next = records + done;
         size_t most = count - done;
+#ifdef CORA_RETURNS
         struct cora_record arrived;
-        if (CORA_UNLIKELY(E->core.returns != NULL)) {
+        if (E->core.returns) {
             /* Each packet may depend on what the one before it has taught. */
             arrived = cora_returns_before(&E->core, next);
             next = &arrived;
             most = 1;
         }
+#endif
         size_t n = cora_read_batch(E, next, most);
         for (size_t i = 0; i < n; i++)
             if (E->batch.packets[i].probe_index)
                 cora_prefetch_entry(&E->batch.packets[i]);
         for (size_t i = 0; i < n; i++)
             cora_complete(E, &E->batch.packets[i]);
-        if (CORA_UNLIKELY(E->core.returns != NULL))
+#ifdef CORA_RETURNS
+        if (E->core.returns)
             cora_returns_after(&E->core, &E->batch.packets[0]);
+#endif
         cora_end_batch(E, n);
         done += n;
     }
@@ -264,7 +270,9 @@ void cora_destroy(struct cora_engine *E)
     free(E->core.forwarded);
     free(E->core.dropped);
     free(E->core.dropped_at);
+#ifdef CORA_RETURNS
     cora_returns_close(&E->core);
+#endif
     free(E->core.output);
     free(E->core.resolutions);
     free(E->batch.frames);
@@ -317,6 +325,7 @@ void cora_summary(const struct cora_engine *E, uint64_t *out)
 /* Dropped packets by the port they had arrived on, CORA_PORTS numbers. */
 const uint64_t *cora_dropped_at(const struct cora_engine *E) { return E->core.dropped_at; }
 
+#ifdef CORA_RETURNS
 /* The capture shows packets as they look at `port`; `limit` flows are remembered. Once, before any packet. */
 void cora_set_captured_at(struct cora_engine *E, uint32_t port, uint64_t limit)
 {
@@ -331,6 +340,7 @@ void cora_returns_counts(const struct cora_engine *E, uint64_t out[2])
     out[0] = r ? r->translated : 0;
     out[1] = r ? r->flows.forgotten : 0;
 }
+#endif
 
 size_t cora_state_size(const struct cora_engine *E, uint32_t state) { return cora_program_size(E, state); }
 void cora_state_dump(const struct cora_engine *E, uint32_t state, uint8_t *out) { cora_program_dump(E, state, out); }

@@ -1,6 +1,6 @@
 /* Traffic captured on one side of a program that translates (docs/profile.md, "Where the capture was taken"): packets of
  * the other sides are given the addresses that the program itself has chosen. cora/runtime/returns.py is the same in
- * Python, and the oracle of this. */
+ * Python, and the oracle of this. Compiled in by -DCORA_RETURNS, as it would cost every build a tenth of its time. */
 #ifndef CORA_RETURNS_H
 #define CORA_RETURNS_H
 
@@ -51,7 +51,7 @@ struct cora_returns {
 
 /* --- the memory --- */
 
-static uint64_t cora_flow_hash(const struct cora_core *core, const struct cora_flow *flow)
+CORA_COLD uint64_t cora_flow_hash(const struct cora_core *core, const struct cora_flow *flow)
 {
     uint64_t w[5];
     memcpy(w, flow, sizeof w);
@@ -61,7 +61,7 @@ static uint64_t cora_flow_hash(const struct cora_core *core, const struct cora_f
 }
 
 /* The slot that holds the key, or the free one where it would go; the table is never full. */
-static uint32_t *cora_generation_slot(const struct cora_core *core, const struct cora_generation *g,
+CORA_COLD uint32_t *cora_generation_slot(const struct cora_core *core, const struct cora_generation *g,
                                       const struct cora_flow *key)
 {
     size_t at = cora_flow_hash(core, key) & (g->slot_count - 1);
@@ -70,7 +70,7 @@ static uint32_t *cora_generation_slot(const struct cora_core *core, const struct
     return &g->slots[at];
 }
 
-static struct cora_known *cora_generation_find(const struct cora_core *core, const struct cora_generation *g,
+CORA_COLD struct cora_known *cora_generation_find(const struct cora_core *core, const struct cora_generation *g,
                                                const struct cora_flow *key)
 {
     if (!g->count)
@@ -79,7 +79,7 @@ static struct cora_known *cora_generation_find(const struct cora_core *core, con
     return slot ? &g->all[slot - 1] : NULL;
 }
 
-static void cora_generation_close(struct cora_generation *g)
+CORA_COLD void cora_generation_close(struct cora_generation *g)
 {
     free(g->all);
     cora_release(g->slots, g->slot_count, sizeof *g->slots);
@@ -87,7 +87,7 @@ static void cora_generation_close(struct cora_generation *g)
 }
 
 /* Adds a key that is not there. */
-static void cora_generation_add(const struct cora_core *core, struct cora_generation *g, const struct cora_known *known)
+CORA_COLD void cora_generation_add(const struct cora_core *core, struct cora_generation *g, const struct cora_known *known)
 {
     if (2 * (g->count + 1) > g->slot_count) {
         cora_release(g->slots, g->slot_count, sizeof *g->slots);
@@ -101,7 +101,7 @@ static void cora_generation_add(const struct cora_core *core, struct cora_genera
     g->all[g->count++] = *known;
 }
 
-static const struct cora_flow *cora_memory_find(const struct cora_core *core, const struct cora_memory *m,
+CORA_COLD const struct cora_flow *cora_memory_find(const struct cora_core *core, const struct cora_memory *m,
                                                 const struct cora_flow *key)
 {
     const struct cora_known *found = cora_generation_find(core, &m->young, key);
@@ -110,7 +110,7 @@ static const struct cora_flow *cora_memory_find(const struct cora_core *core, co
     return found ? &found->value : NULL;
 }
 
-static void cora_memory_put(const struct cora_core *core, struct cora_memory *m, const struct cora_known *known)
+CORA_COLD void cora_memory_put(const struct cora_core *core, struct cora_memory *m, const struct cora_known *known)
 {
     struct cora_known *found = cora_generation_find(core, &m->young, &known->key);
     if (found) {
@@ -126,7 +126,7 @@ static void cora_memory_put(const struct cora_core *core, struct cora_memory *m,
     cora_generation_add(core, &m->young, known);
 }
 
-static void cora_memory_close(struct cora_memory *m)
+CORA_COLD void cora_memory_close(struct cora_memory *m)
 {
     cora_generation_close(&m->young);
     cora_generation_close(&m->old);
@@ -140,7 +140,7 @@ struct cora_flow_place {
 };
 
 /* Reads the link and IP headers; false when the packet passes as it is. */
-static bool cora_returns_read(const struct cora_core *core, struct cora_packet *p, const struct cora_record *record,
+CORA_COLD bool cora_returns_read(const struct cora_core *core, struct cora_packet *p, const struct cora_record *record,
                               uint8_t *frame)
 {
     memset(p, 0, sizeof *p);
@@ -157,7 +157,7 @@ static bool cora_returns_read(const struct cora_core *core, struct cora_packet *
     return p->eth_type == 0x86dd && cora_extract_ipv6(p, CORA_RETURNS_EXTENSIONS) == CORA_OK;
 }
 
-static bool cora_returns_upper(struct cora_packet *p)
+CORA_COLD bool cora_returns_upper(struct cora_packet *p)
 {
     if (p->fragment_offset)
         return false;
@@ -170,7 +170,7 @@ static bool cora_returns_upper(struct cora_packet *p)
     return false;
 }
 
-static bool cora_returns_quoted(struct cora_packet *p)
+CORA_COLD bool cora_returns_quoted(struct cora_packet *p)
 {
     enum cora_outcome outcome =
         p->family == 4 ? cora_extract_quoted_ipv4(p) : cora_extract_quoted_ipv6(p, CORA_RETURNS_EXTENSIONS);
@@ -181,7 +181,7 @@ static bool cora_returns_quoted(struct cora_packet *p)
 }
 
 /* Whether an ICMP message quotes the packet it is about (RFC 792; RFC 4443 section 2.1). */
-static bool cora_quotes(const struct cora_packet *p)
+CORA_COLD bool cora_quotes(const struct cora_packet *p)
 {
     if (p->upper != (p->family == 4 ? 1 : 58))
         return false;
@@ -192,7 +192,7 @@ static bool cora_quotes(const struct cora_packet *p)
 }
 
 /* Where the flow of the packet, or of the one it quotes, stands; false when it has none. */
-static bool cora_find_flow(const struct cora_packet *p, bool quoted, struct cora_flow_place *at)
+CORA_COLD bool cora_find_flow(const struct cora_packet *p, bool quoted, struct cora_flow_place *at)
 {
     uint32_t ip = quoted ? p->quoted : p->l3, l4 = quoted ? p->quoted_l4 : p->l4;
     uint8_t upper = quoted ? p->quoted_upper : p->upper;
@@ -212,7 +212,7 @@ static bool cora_find_flow(const struct cora_packet *p, bool quoted, struct cora
     return at->sport || at->dport;
 }
 
-static struct cora_flow cora_flow_at(const struct cora_packet *p, const struct cora_flow_place *at, uint8_t proto,
+CORA_COLD struct cora_flow cora_flow_at(const struct cora_packet *p, const struct cora_flow_place *at, uint8_t proto,
                                      uint32_t port)
 {
     struct cora_flow flow = {.proto = proto, .family = p->family, .port = (uint16_t)port};
@@ -223,7 +223,7 @@ static struct cora_flow cora_flow_at(const struct cora_packet *p, const struct c
     return flow;
 }
 
-static struct cora_flow cora_flow_reversed(const struct cora_flow *flow)
+CORA_COLD struct cora_flow cora_flow_reversed(const struct cora_flow *flow)
 {
     struct cora_flow out = *flow;
     memcpy(out.source, flow->destination, sizeof out.source);
@@ -234,7 +234,7 @@ static struct cora_flow cora_flow_reversed(const struct cora_flow *flow)
 }
 
 /* The datagram a fragment belongs to. IPv6 fragments may name different next headers (RFC 8200 section 4.5). */
-static struct cora_flow cora_datagram_of(const struct cora_packet *p)
+CORA_COLD struct cora_flow cora_datagram_of(const struct cora_packet *p)
 {
     struct cora_flow_place at;
     (void)cora_find_flow(p, false, &at);
@@ -247,7 +247,7 @@ static struct cora_flow cora_datagram_of(const struct cora_packet *p)
 
 /* --- rewriting, with every checksum --- */
 
-static void cora_rewrite_address(struct cora_packet *p, bool quoted, uint32_t at, uint32_t size, const uint8_t *address)
+CORA_COLD void cora_rewrite_address(struct cora_packet *p, bool quoted, uint32_t at, uint32_t size, const uint8_t *address)
 {
     if (!memcmp(p->data + at, address, size))
         return;
@@ -264,7 +264,7 @@ static void cora_rewrite_address(struct cora_packet *p, bool quoted, uint32_t at
     cora_stored_address(p, change, v6);
 }
 
-static void cora_rewrite_port(struct cora_packet *p, bool quoted, uint32_t at, uint16_t value)
+CORA_COLD void cora_rewrite_port(struct cora_packet *p, bool quoted, uint32_t at, uint16_t value)
 {
     if (!at || cora_get16(p->data + at) == value)
         return;
@@ -281,7 +281,7 @@ static void cora_rewrite_port(struct cora_packet *p, bool quoted, uint32_t at, u
         cora_stored_l4(p, change);
 }
 
-static void cora_rewrite_flow(struct cora_packet *p, bool quoted, const struct cora_flow_place *at,
+CORA_COLD void cora_rewrite_flow(struct cora_packet *p, bool quoted, const struct cora_flow_place *at,
                               const struct cora_flow *flow)
 {
     cora_rewrite_address(p, quoted, at->source, at->size, flow->source);
@@ -291,7 +291,7 @@ static void cora_rewrite_flow(struct cora_packet *p, bool quoted, const struct c
 }
 
 /* An ICMP error about a packet that the program has sent translated. */
-static bool cora_return_error(const struct cora_core *core, struct cora_packet *p)
+CORA_COLD bool cora_return_error(const struct cora_core *core, struct cora_packet *p)
 {
     struct cora_flow_place at, outer;
     if (!cora_quotes(p) || !cora_returns_quoted(p) || !cora_find_flow(p, true, &at))
@@ -310,7 +310,7 @@ static bool cora_return_error(const struct cora_core *core, struct cora_packet *
     return true;
 }
 
-static bool cora_return_packet(const struct cora_core *core, struct cora_packet *p)
+CORA_COLD bool cora_return_packet(const struct cora_core *core, struct cora_packet *p)
 {
     struct cora_flow_place at;
     if (!cora_returns_upper(p))
@@ -325,7 +325,7 @@ static bool cora_return_packet(const struct cora_core *core, struct cora_packet 
 }
 
 /* A fragment follows the first one of its datagram. */
-static bool cora_return_fragment(const struct cora_core *core, struct cora_packet *p)
+CORA_COLD bool cora_return_fragment(const struct cora_core *core, struct cora_packet *p)
 {
     struct cora_flow key = cora_datagram_of(p);
     struct cora_memory *datagrams = &core->returns->datagrams;

@@ -1,7 +1,7 @@
 """Wrong programs, each as small as it can be, with the kinds and places of the errors it has.
 
 A row is a piece of a program and what is wrong with it, as ``kind@line:column`` for every error in order; the texts of
-the messages are in tests/golden/test_language_errors. The functions say what stands around the piece.
+the messages are in tests/golden/test_errors. The functions say what stands around the piece.
 """
 
 PORTS = "nf t {\n  port a: wire;\n  port b: host;\n"
@@ -56,6 +56,15 @@ TEXTS = [
     ('nf t { port a: wire; }', '111@1:1'),
     ('nf t { port a: wire; on b(p: eth) { forward a; } }', '102@1:25'),
     ('nf t { port a: wire; unparsed pass; on a(p: eth) { forward a; } }', '111@1:22'),
+    ('nf t { port a: wire; on a(p: eth/ipv4/tcp) { forward a; } }', '111@1:30'),
+    ('nf t {\n'
+     '  port a: wire;\n'
+     '  pool ext { addr: ipv4 in 1.0.0.1 .. 1.0.0.2; port: u16 in 1 .. 9; }\n'
+     '  struct E { addr: ipv4, port: u16 }\n'
+     '  map m { entry { k: u8, e: E = alloc ext } key = k; capacity 5; }\n'
+     '  on a(p: eth) { insert m { k: 1 } prefer port = 3 { ok { forward a; } full { drop "full"; } } }\n'
+     '}\n',
+     '111@6:18'),
 ]
 
 DECLARATIONS = [
@@ -158,7 +167,7 @@ DECLARATIONS = [
     ('const x = 1 ? 2 : 3;', '104@4:13'),
     ('const x = nope(1);', '115@4:13'),
     ('const x: S = 3; struct S { a: u8 }', '102@4:12'),
-    ('acl t { key (f: F); value { v: u8 } } struct F { a: u8 }', '111@4:3 102@4:19'),
+    ('acl t { key (f: F); value { v: u8 } } struct F { a: u8 }', '102@4:19'),
     ('struct F { a: u8, b: u8 } acl t { key (f: F); value { v: u8 } }', '111@4:29'),
     ('struct F { a: u8, b: u8 } acl t { key (a: u8); value { v: F } }', '111@4:29'),
     ('acl t { key (a: u8); value { v: u8 } entries { (1) -> { v: 1, v: 2 }; } }', '103@4:65'),
@@ -181,7 +190,7 @@ DECLARATIONS = [
     ('port c: wire | moon;', '111@4:3'),
     ('counter c[true];', '104@4:13'),
     ('counter c[5s];', '104@4:13'),
-    ('map m { entry { f: F } key = f.c; capacity 1; } struct F { a: u8 }', '102@4:22 102@4:32'),
+    ('map m { entry { f: F } key = f.c; capacity 1; } struct F { a: u8 }', '102@4:22'),
     ('struct F { a: u8 } map m { entry { f: F } key = f.c; capacity 1; }', '102@4:51'),
     ('prot c: wire; port d: moon; cont x = 3;', '101@4:3 101@4:31'),
 ]
@@ -353,6 +362,8 @@ STATEMENTS = [
     ('touch c; forward b;', '102@19:5'),
     ('delete nope; forward b;', '102@19:5'),
     ('let e = 5; touch e; forward b;', '102@19:16'),
+    ('let x = !F(1.1.1.1, 2); forward b;', '104@19:14'),
+    ('match p.ip.ttl { p.ip.ttl => { forward b; } _ => { forward b; } }', '115@19:22'),
     ('let x = 2 * 340282366920938463463374607431768211455; forward b;', '105@19:13'),
     ('if false { nonsense(); } forward b;', '102@19:16'),
     ('var t: duration = 3; forward b;', '104@19:23'),

@@ -1,0 +1,57 @@
+"""Where a capture was taken: the port that ``--captured-at`` names, and what to tell the user about it.
+
+The translation itself is in `cora.runtime.returns`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cora.engine.results import RETURN_FLOWS, ReturnCounts
+from cora.errors import Kind, fail
+from cora.ir import nodes
+from cora.ir.nodes import Program
+
+# From this share of dropped packets on, a port of a translating program suggests that the capture shows another side.
+SUSPICIOUS = 0.2
+
+
+def port_number(program: Program, name: str | None) -> int | None:
+    """The number of the port that ``--captured-at`` names.
+
+    Raises:
+        CoraError: `Kind.PORT_MAP`, the program has no such port.
+    """
+    names = [p.name for p in program.ports]
+    if name is None or name in names:
+        return None if name is None else names.index(name)
+    import difflib  # only a mistake needs it
+
+    near = difflib.get_close_matches(name, names, 1)
+    raise fail(Kind.PORT_MAP, f"the program has no port {name!r}", where=f"--captured-at {name}",
+               hint=f"did you mean {near[0]!r}?" if near else f"its ports are {', '.join(names)}")
+
+
+def forgetting(counts: ReturnCounts, flow_limit: int = RETURN_FLOWS) -> list[str]:
+    """A warning when flows were forgotten."""
+    if not counts.forgotten:
+        return []
+    times = "once" if counts.forgotten == 1 else f"{counts.forgotten} times"
+    return [f"more than {flow_limit // 2:,} flows are translated: the older half of the remembered ones was forgotten "
+            f"{times}, answers to them are taken as they were captured"]
+
+
+def suspicion(program: Program, arrived: Sequence[int], dropped: Sequence[int]) -> list[str]:
+    """A hint that the capture may show the packets of one side only, judged by packets arrived and dropped per port."""
+    if not _translates(program):
+        return []
+    first, *others = (p.name for p in program.ports)
+    return [f"{100 * lost / came:.0f}% of the packets that arrived on {name} were dropped, and {program.name} rewrites "
+            f"addresses. If the capture was taken on one link, its packets carry the addresses of that side: say where "
+            f"with --captured-at {first}"
+            for name, came, lost in zip(others, arrived[1:], dropped[1:], strict=True) if lost > SUSPICIOUS * came]
+
+
+def _translates(program: Program) -> bool:
+    return any(isinstance(node, nodes.Store) and node.header in ("ipv4", "ipv6") and node.field in ("src", "dst")
+               for block in program.blocks for node in block.instructions)
