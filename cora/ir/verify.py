@@ -98,6 +98,7 @@ class _Checker:
         self.arms(entered)
 
     def arms(self, entered: dict[str, list[str]]) -> None:
+        holding = {b.label for b in self.program.blocks if isinstance(b.terminator, nodes.Hold)}
         for block in self.program.blocks:
             terminator = block.terminator
             for outcome, target in nodes.successors(terminator):
@@ -105,6 +106,8 @@ class _Checker:
                     isinstance(terminator, nodes.Insert) and outcome == "ok")
                 self.require(not binds or entered[target] == [block.label], terminator.span,
                              f"block {target} gets an entry reference and must be entered from here only")
+                self.require(target not in holding or (isinstance(terminator, nodes.TrackFragment) and outcome == "hold"),
+                             terminator.span, f"block {target} holds the packet: only a tracker's 'hold' leads there")
 
     # Blocks.
 
@@ -332,10 +335,10 @@ class _Body:
             self.error(node.span, f"outcomes must be {', '.join(wanted)}")
 
     def extract(self, node: nodes.Extract) -> None:
-        if header_type(node.header) is None or node.header in ("l4", "quoted.l4"):
-            self.error(node.span, f"there is no header {node.header}")
+        if node.header not in _NEEDS:
+            self.error(node.span, f"{node.header} is no header that can be extracted")
             return
-        needed = _NEEDS.get(node.header, ())
+        needed = _NEEDS[node.header]
         if needed and not self.headers.intersection(needed):
             self.error(node.span, f"{node.header} can only follow {' or '.join(needed)}")
         self.outcomes(node, nodes.extract_outcomes(node.header, verify=node.verify, source_route=node.source_route))
@@ -414,11 +417,12 @@ class _Body:
 
 
 # What must have been extracted before: one of these.
-_NEEDS = {"vlan": ("eth",), "arp": ("eth",), "ipv4": ("eth",), "ipv6": ("eth",), "tcp": ("ipv4", "ipv6"),
-          "udp": ("ipv4", "ipv6"), "icmp": ("ipv4",), "icmp6": ("ipv6",), "quoted.ipv4": ("icmp",),
-          "quoted.ipv6": ("icmp6",), "quoted.tcp": ("quoted.ipv4", "quoted.ipv6"),
-          "quoted.udp": ("quoted.ipv4", "quoted.ipv6"), "quoted.icmp": ("quoted.ipv4",),
-          "quoted.icmp6": ("quoted.ipv6",)}
+_NEEDS: dict[str, tuple[str, ...]] = {
+    "eth": (), "vlan": ("eth",), "arp": ("eth",), "ipv4": ("eth",), "ipv6": ("eth",), "tcp": ("ipv4", "ipv6"),
+    "udp": ("ipv4", "ipv6"), "icmp": ("ipv4",), "icmp6": ("ipv6",), "quoted.ipv4": ("icmp",),
+    "quoted.ipv6": ("icmp6",), "quoted.tcp": ("quoted.ipv4", "quoted.ipv6"),
+    "quoted.udp": ("quoted.ipv4", "quoted.ipv6"), "quoted.icmp": ("quoted.ipv4",), "quoted.icmp6": ("quoted.ipv6",),
+}
 
 _INSTRUCTIONS: dict[type, Callable[[_Body, Any], None]] = {
     nodes.Const: _Body.const, nodes.Unary: _Body.unary, nodes.Binary: _Body.binary, nodes.Compare: _Body.compare,

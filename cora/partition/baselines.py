@@ -29,7 +29,7 @@ from cora.partition.units import UnitEdge, Units
 
 NAMES = ("host-only", "traffic-only", "state-only", "greedy")
 # Beyond this many combinations of tiers, states choose theirs one after the other.
-_COMBINATIONS = 512
+_COMBINATIONS = 32
 
 
 @dataclass(frozen=True)
@@ -107,10 +107,16 @@ class Rules:
         if found is None:
             return None
         made = Placement({name: (o.place, o.tier) for name, o in found.items()}, nodes)
-        for place, declared in enumerate(self.instance.target.places):
-            if declared.code_capacity is not None and code_used(self.instance, made, place) > declared.code_capacity:
-                return None
+        if any(code_used(self.instance, made, place) > capacity for place, capacity in self._tight):
+            return None
         return made
+
+    @cached_property
+    def _tight(self) -> list[tuple[int, int]]:
+        """Places whose code store would not hold the whole program, with its size."""
+        return [(place, declared.code_capacity) for place, declared in enumerate(self.instance.target.places)
+                if declared.code_capacity is not None
+                and sum(sizes[place] for sizes in self.instance.code.values()) > declared.code_capacity]
 
     def _tiers(self, choices: Mapping[str, Sequence[Option]], nodes: tuple[int, ...]) -> dict[str, Option] | None:
         if math.prod(len(c) for c in choices.values()) <= _COMBINATIONS:

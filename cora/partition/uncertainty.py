@@ -13,12 +13,14 @@ from cora.ir.nodes import Forward, Reject
 from cora.models.parameters import samples
 from cora.models.target import Demand, Target
 from cora.partition.instance import Instance, Vector
-from cora.partition.placement import Placement
+from cora.partition.placement import Placement, utilisation
 
 SAMPLES = 200
 SEED = 20
-# Uses that together make up less than this share of every resource's demand keep their central value.
+# Uses that together make up less than this share of every telling resource's demand keep their central value; a
+# resource tells nothing when its utilisation is below this share of the highest one.
 _NEGLIGIBLE = 1e-2
+_IDLE = 0.1
 
 Use = tuple[float, Callable[[Target], tuple[Demand, float]]]
 
@@ -112,28 +114,36 @@ def _crossing(start: int, stop: int, frame: float, live: int) -> Callable[[Targe
 def sampled(instance: Instance, placement: Placement, count: int = SAMPLES, seed: int = SEED) -> list[Sampled]:
     """The demand of a placement under ``count`` samples of the parameter box, the same for the same seed."""
     uses = uses_of(instance, placement)
-    nominal = np.array([n * _row(instance, *ask(instance.target)) for n, ask in uses])
-    varied = _telling(nominal)
+    column = {r.name: i for i, r in enumerate(instance.resources)}
+    nominal = np.array([_total(column, [use], instance.target) for use in uses])
+    varied = _telling(nominal, utilisation(instance, nominal.sum(axis=0), 1, 1.0))
     constant = nominal[~varied].sum(axis=0)
     chosen = [use for use, kept in zip(uses, varied, strict=True) if kept]
     found = []
     kind = type(instance.target)
     for model in samples(instance.target.model, count, seed):
         target = kind(model)
-        demand = sum((n * _row(instance, *ask(target)) for n, ask in chosen), constant)
+        demand = constant + _total(column, chosen, target)
         rates = {r.name: r.rate for r in target.resources(instance.profile.mean_frame)}
         found.append(Sampled(demand, np.array([rates[r.name] for r in instance.resources]), target.exponent))
     return found
 
 
-def _row(instance: Instance, demand: Demand, latency: float) -> Vector:
-    return np.array([*(demand.get(r.name, 0.0) for r in instance.resources), latency])
+def _total(column: Mapping[str, int], uses: Sequence[Use], target: Target) -> Vector:
+    total = [0.0] * (len(column) + 1)
+    for often, ask in uses:
+        demand, latency = ask(target)
+        for name, amount in demand.items():
+            total[column[name]] += often * amount
+        total[-1] += often * latency
+    return np.array(total)
 
 
-def _telling(nominal: Vector) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which uses to sample: the largest of each column, until what is left of every column is negligible."""
+def _telling(nominal: Vector, loads: Vector) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which uses to sample: the largest of each column that is not idle, until what is left of it is negligible."""
     keep = np.zeros(len(nominal), np.bool_)
-    for column in nominal.T:
+    busy = [*(loads >= _IDLE * loads.max(initial=0.0)), True]
+    for column in nominal.T[np.array(busy)]:
         if not column.any():
             continue
         order = np.argsort(-column)

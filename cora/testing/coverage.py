@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cora.engine.reference import Reference, TraceStep
 from cora.engine.results import Options
 from cora.ir import nodes
 from cora.ir.cfg import available_headers, headers_gained
-from cora.ir.headers import field_of
+from cora.ir.headers import QUOTED, field_of
 from cora.ir.nodes import Program, Terminator, Value, result_of, successors
 from cora.ir.types import BOOL, bits_of
 from cora.testing.choices import Choices, RandomChoices
-from cora.testing.frames import Packet, Spec, retarget
+from cora.testing.frames import IPV4, IPV6, NUMBERS, Packet, Spec, build, retarget, upper_bytes
 from cora.testing.packets import Harvest, Traffic
 
 Edge = tuple[str, str]
@@ -208,6 +208,9 @@ class _Search:
             return
         edge = self.choices.pick(open_edges) if self.choices.chance(25) else max(open_edges, key=self.worth)
         self.tries[edge] = self.tries.get(edge, 0) + 1
+        # What aims at a table's contents fails while it holds none: later tries are worth more again.
+        if len(self.sent) % 200 < 2:
+            self.tries = {e: n // 2 for e, n in self.tries.items()}
         for spec in self.aimed(edge):
             if len(self.sent) >= budget or edge in self.coverage.taken:
                 return
@@ -231,7 +234,7 @@ class _Search:
             if isinstance(s.node, Terminator):
                 visits = self.visits.setdefault(s.block, deque(maxlen=MAX_VISITS))
                 # One that is given as plain bytes cannot be changed field by field: it only stands in for a better one.
-                if not visits or spec.raw_above is None:
+                if not visits or (spec.raw_above is None and spec.raw is None and spec.quoted_raw is None):
                     visits.append(_Visit(spec, values, s))
         if self.coverage.add(trace):
             self.useful = len(self.sent)
@@ -239,11 +242,15 @@ class _Search:
     def aimed(self, edge: Edge) -> Iterator[Spec]:
         """Packets that may take an outcome of a block that was reached."""
         visit = self.choices.pick(list(self.visits[edge[0]]))
-        aim = _AIMS.get(type(visit.step.node))
-        if aim is None:
+        made = False
+        for spec in _AIMS[type(visit.step.node)](self, visit, edge[1]):
+            made = True
+            yield spec
+        if not made:
+            # Nothing in the packet decides this: what the tables hold does. Others about the same flow may change it.
+            yield self.traffic.answer() or self.traffic.spec()
             yield self.traffic.again() or self.traffic.spec()
-            return
-        yield from aim(self, visit, edge[1])
+            yield visit.spec.copy()
 
     def changed(self, spec: Spec, wish: Wish) -> Spec:
         """An earlier packet with fields changed, and mostly without what was wrong with it."""
@@ -324,7 +331,7 @@ class _Search:
             yield self.scattered(visit, node.values)
             return
         yield visit.spec.copy()
-        for _ in range(min(state.capacity, MAX_FLOOD) + 1):
+        for _ in range(_flood(state.capacity)):
             yield self.scattered(visit, node.values)
 
     def at_police(self, visit: _Visit, outcome: str) -> Iterator[Spec]:
@@ -333,7 +340,7 @@ class _Search:
         state = self.program.state(node.state)
         assert isinstance(state, nodes.MeterState)
         if outcome == "full":
-            for _ in range(min(state.capacity, MAX_FLOOD) + 1):
+            for _ in range(_flood(state.capacity)):
                 yield self.scattered(visit, node.operands)
         elif outcome == "green":
             yield from self.wished(visit, self.solver.wishes(node.size, 0, visit.values)[:1])
@@ -348,54 +355,102 @@ class _Search:
         """Make the header missing, cut off or wrong."""
         node = visit.step.node
         assert isinstance(node, nodes.Extract)
-        for wish, flaws in _spoilers(node, outcome):
+        for wish, flaws in self.spoilers(node, outcome, visit.spec):
             spec = self.changed(visit.spec, wish)
-            if outcome == "unparsed":
-                # Cut just behind the Ethernet header and further on: where depends on what stands before the header.
-                flaws = flaws or {"cut": self.choices.pick((12, 14, 20, 34, 40, 54, 62, 70))}
-            spec.flaws.update(flaws)
-            if outcome == "ok":
-                spec.flaws = {}
+            spec.flaws = flaws
+            if outcome == "source_route":
+                spec.options = b"\x83\x03\x04\0"
             yield spec
-        if outcome == "source_route":
-            spec = visit.spec.copy()
-            spec.options = b"\x83\x03\x04\0"
-            yield spec
+
+    def spoilers(self, node: nodes.Extract, outcome: str, spec: Spec) -> list[tuple[Wish, dict[str, int]]]:
+        """Changes and flaws that may make an extraction end so."""
+        if outcome == "unparsed":
+            return [({}, {"cut": c}) for c in self.cuts(node.header, spec)] + [({("eth", "tags"): 16}, {})]
+        if outcome == "malformed":
+            return _malformations(node.header, len(upper_bytes(spec)))
+        if outcome == "bad_checksum":
+            return [({}, {"ip_sum": 1})]
+        if outcome in ("absent", "ok"):
+            return [({("eth", "tags"): int(outcome == "ok")} if node.header == "vlan" else {}, {})]
+        return [({}, {})]
+
+    def cuts(self, header: str, spec: Spec) -> list[int]:
+        """Captured lengths that end inside a header."""
+        layer = 14 + 4 * len(spec.tags)
+        if header == "eth":
+            return [13, 15]
+        if header in ("arp", "ipv4", "ipv6"):
+            return [layer + self.choices.integer(0, 27), layer + 22]
+        whole, _ = build(replace(spec, flaws={}))
+        upper = len(whole) - len(upper_bytes(spec))
+        if not header.startswith(QUOTED):
+            return [upper + self.choices.integer(0, 7)]
+        inner = {IPV4: 20, IPV6: 40}.get(spec.ethertype, 0)
+        behind = 0 if header in ("quoted.ipv4", "quoted.ipv6") else inner
+        return [upper + 8 + behind + self.choices.integer(0, 7)]
+
+    def at_header(self, visit: _Visit, outcome: str) -> Iterator[Spec]:
+        """A test whether a header was extracted: another protocol."""
+        node = visit.step.node
+        assert isinstance(node, nodes.HasHeader)
+        prefix = QUOTED if node.header.startswith(QUOTED) else ""
+        kind = node.header.removeprefix(QUOTED)
+        alike = ("tcp", "udp") if kind == "l4" else (kind,)
+        for name, number in NUMBERS.items():
+            if (name in alike) == (outcome == "present"):
+                yield self.changed(visit.spec, {(prefix + visit.spec.ip, "proto"): number})
+        yield self.traffic.again() or self.traffic.spec()
 
     def at_fragment(self, visit: _Visit, outcome: str) -> Iterator[Spec]:
-        whole = visit.spec.copy()
-        whole.raw = None
-        whole.fragment = None
-        whole.payload = bytes(64)
-        node = visit.step.node
-        if isinstance(node, nodes.IsFragment) and outcome == "whole":
+        whole = replace(visit.spec.copy(), raw=None, fragment=None, payload=bytes(160), flaws={})
+        if outcome == "tiny":
+            whole.upper = NUMBERS["tcp"]
+        if outcome == "whole":
             yield whole
             return
+        octets = upper_bytes(whole)
+        ident = self.choices.integer(0, 0xFFFF)
         if outcome == "full":
-            for ident in range(20):
-                yield self.traffic.piece(whole, bytes(64), 8, 16, 100 + ident)
-        yield from self.traffic.pieces(whole)
+            node = visit.step.node
+            assert isinstance(node, nodes.TrackFragment), "only trackers are full"
+            state = self.program.state(node.state)
+            assert isinstance(state, nodes.FragmentState)
+            for other in range(_flood(state.capacity)):
+                yield self.traffic.piece(whole, octets, 24, 32, (ident + other) & 0xFFFF)
+            return
+        for first, past in _FRAGMENTS.get(outcome, ((0, 24), (24, len(octets)))):
+            yield self.traffic.piece(whole, octets, first, past, ident)
 
 
-def _spoilers(node: nodes.Extract, outcome: str) -> list[tuple[Wish, dict[str, int]]]:
-    header = node.header
-    if outcome == "malformed":
-        found: list[tuple[Wish, dict[str, int]]] = [({}, {"wirelen": w}) for w in (12, 16, 30, 37)]
-        found += [({}, {"length": -n}) for n in (1, 8, 20)]
-        if header.removeprefix("quoted.") in ("ipv4", "ipv6"):
-            found.append(({(header, "version"): 5}, {}))
-        if header == "tcp":
-            found.append(({}, {"length": -20}))
-        if header == "udp":
-            found.append(({}, {"udp_length": -1000}))
-        return found
-    if outcome == "bad_checksum":
-        return [({}, {"ip_sum": 1})]
-    if outcome == "absent":
-        return [({("eth", "tags"): 0}, {})]
-    if outcome == "ok" and header == "vlan":
-        return [({("eth", "tags"): 1}, {})]
-    return [({}, {}), ({}, {})]
+# Ranges of one datagram, sent in this order, that make the tracker answer so.
+_FRAGMENTS: dict[str, tuple[tuple[int, int], ...]] = {
+    "hold": ((24, 32),), "malformed": ((24, 31),), "tiny": ((0, 8), (8, 16)),
+    "overlap": ((24, 40), (32, 48)), "duplicate": ((24, 32), (24, 32)),
+    "dead": ((24, 40), (32, 48), (64, 72)), "too_many": tuple((8 * i, 8 * i + 8) for i in range(3, 20)),
+}
+
+
+def _flood(capacity: int) -> int:
+    """How many new keys to send to a table that should be full; none where that would take too many packets."""
+    return capacity + 1 if capacity <= MAX_FLOOD else 0
+
+
+def _malformations(header: str, upper: int) -> list[tuple[Wish, dict[str, int]]]:
+    """Changes that make a header malformed; ``upper`` is the length of what the IP header carries."""
+    found: list[tuple[Wish, dict[str, int]]] = []
+    if header == "eth":
+        return [({}, {"wirelen": 12})]
+    if header in ("arp", "ipv4", "ipv6"):
+        found += [({}, {"wirelen": w}) for w in (16, 30, 37)]
+        return found if header == "arp" else [*found, ({(header, "version"): 5}, {})]
+    if header in ("quoted.ipv4", "quoted.ipv6"):
+        found.append(({(header, "version"): 5}, {}))
+    if header.startswith(QUOTED):
+        found += [({}, {"length": -(upper - n)}) for n in (10, 30, 34, 50, 54) if n < upper]
+    else:
+        found += [({}, {"length": -(upper - n)}) for n in (0, 7) if n <= upper]
+        found.append(({}, {"udp_length": -1000}))
+    return found
 
 
 class Solver:
@@ -533,4 +588,5 @@ _AIMS: dict[type, Callable[[_Search, _Visit, str], Iterator[Spec]]] = {
     nodes.Branch: _Search.at_branch, nodes.Switch: _Search.at_switch, nodes.Lookup: _Search.at_lookup,
     nodes.Insert: _Search.at_insert, nodes.Police: _Search.at_police, nodes.Extract: _Search.at_extract,
     nodes.TrackFragment: _Search.at_fragment, nodes.IsFragment: _Search.at_fragment,
+    nodes.HasHeader: _Search.at_header,
 }

@@ -188,6 +188,7 @@ class StatementWriter:
             return None
         name = self.choices.pick(names)
         scope.dead = scope.dead | {name}
+        scope.gone = scope.gone | {name}
         return [f"delete {name};"]
 
     def count(self, scope: Scope) -> Lines | None:
@@ -282,10 +283,11 @@ class StatementWriter:
         ways = [scope.child(() if negated else gained), scope.child(gained if negated else ())]
         if alone:
             lines = [f"{test} {{", *indented(self.body(ways[0], modes[0])), "}"]
-            scope.join([w for w, m in zip(ways, modes, strict=True) if m == FALL])
-            return lines
-        yes, no = self.arms(scope, [("", w, m) for w, m in zip(ways, modes, strict=True)])
-        return [f"{test} {{", *indented(yes), "} else {", *indented(no), "}"]
+        else:
+            yes, no = (self.body(w, m) for w, m in zip(ways, modes, strict=True))
+            lines = [f"{test} {{", *indented(yes), "} else {", *indented(no), "}"]
+        scope.join([w for w, m in zip(ways, modes, strict=True) if m == FALL], certain=dynamic)
+        return lines
 
     def match(self, scope: Scope, mode: Mode) -> Lines | None:
         type_ = self.expressions.any_type(scope)
@@ -343,7 +345,7 @@ class StatementWriter:
         inner.locals[name] = Local("value", uint(8)) if typed else Local("literal", value=first + times)
         self.spend(inner, 1)
         body = self.body(inner, FALL)
-        scope.join([inner, scope.child()])
+        scope.join([inner, scope.child()], certain=False)
         low, high = (f"u8({n})" if typed else str(n) for n in (first, first + times))
         return [f"for {name} in {low} .. {high} {{", *indented(body), "}"]
 
@@ -406,7 +408,7 @@ class StatementWriter:
     def can_insert(self, scope: Scope, table: Table) -> bool:
         """An insert that may evict must not stand where an entry of the table is in scope; the way on after a full
         table must leave some verdict."""
-        if table.full == "evict_lru" and any(True for _ in scope.entries(table)):
+        if table.full == "evict_lru" and scope.may_lose(table):
             return False
         return bool(scope.verdicts(scope.forbid | self.promise(table))) or (scope.function is not None
                                                                             and scope.function.result is None)

@@ -124,7 +124,8 @@ class Scope:
 
     Attributes:
         headers: present on every way here; base: those present from the start of the handler or function.
-        dead: entries that may be deleted; protected: entries that must stay (a loop's body runs several times).
+        dead: entries that may be deleted; gone: those of them that the front end knows as deleted even where it drops
+        the arm of a constant condition; protected: entries that must stay (a loop's body runs several times).
         forbid: verdicts that a full table's promise rules out; ruled: those that may come to be ruled out on the way
         on, so that one is left wherever ways join; fixed: no more may be ruled out from here.
         function: the function being written; factor: how often this code is repeated by loops.
@@ -134,6 +135,7 @@ class Scope:
     base: frozenset[str]
     locals: dict[str, Local] = field(default_factory=dict)
     dead: frozenset[str] = frozenset()
+    gone: frozenset[str] = frozenset()
     protected: frozenset[str] = frozenset()
     forbid: frozenset[str] = frozenset()
     ruled: frozenset[str] = frozenset()
@@ -146,12 +148,14 @@ class Scope:
         """The same place one block deeper."""
         return replace(self, locals=dict(self.locals), headers=self.headers.union(gained), depth=self.depth + 1)
 
-    def join(self, open_scopes: list[Scope]) -> None:
-        """Go on here after blocks that may reach their end."""
+    def join(self, open_scopes: list[Scope], *, certain: bool = True) -> None:
+        """Go on here after blocks that may reach their end; not ``certain`` when some may not be looked at at all."""
         if not open_scopes:
             return
         self.headers = frozenset.intersection(*(s.headers for s in open_scopes))
         self.dead = self.dead.union(*(s.dead for s in open_scopes)) & frozenset(self.locals)
+        gone = [s.gone for s in open_scopes]
+        self.gone = (frozenset[str]().union(*gone) if certain else frozenset.intersection(*gone)) & self.dead
         self.forbid = self.forbid.union(*(s.forbid for s in open_scopes))
         for name, local in self.locals.items():
             if local.kind == "var" and not all(s.locals[name].dynamic for s in open_scopes):
@@ -175,6 +179,10 @@ class Scope:
             if local.kind == "entry" and name not in self.dead and local.table is not None and (
                     table is None or local.table is table):
                 yield name, local.table
+
+    def may_lose(self, table: Table) -> bool:
+        """Whether an eviction from a table might take an entry in scope that the front end does not know as deleted."""
+        return any(v.kind == "entry" and v.table is table and n not in self.gone for n, v in self.locals.items())
 
     def verdicts(self, forbid: frozenset[str] | None = None) -> list[str]:
         """Verdicts a packet may get here (with other rules than this place's, when given)."""

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import importlib.util
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scapy.layers.inet import ICMP, IP, TCP, UDP, IPOption, IPOption_LSRR, IPOption_NOP, IPOption_RR
 from scapy.layers.inet6 import IPv6
-from scapy.layers.l2 import ARP, Dot1Q, Ether
-from scapy.packet import Packet, Raw, raw
+from scapy.layers.l2 import ARP, Ether
+from scapy.packet import Packet, Raw
 from scapy.utils import RawPcapReader
 
 from cora.engine.reference import Reference
@@ -27,12 +28,14 @@ from cora.ir.nodes import Program
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SECOND = 10**9
+AS_CAPTURED = Options()
 ENGINES = (pytest.param("reference"), pytest.param("native", marks=pytest.mark.needs("gcc")))
 
 __all__ = [
-    "ARP", "ENGINES", "EXAMPLES", "ICMP", "IP", "SECOND", "TCP", "UDP", "Box", "Ether", "IPOption", "IPOption_LSRR",
-    "IPOption_NOP", "IPOption_RR", "IPv6", "Packet", "Raw", "Result", "arp", "capture", "changed", "cut", "echo", "echo_reply",
-    "icmp_error", "ip_bytes", "joined", "ones_sum", "raw", "reasons", "sums_are_right", "tcp", "udp", "wire",
+    "ARP", "AS_CAPTURED", "ENGINES", "EXAMPLES", "ICMP", "IP", "SECOND", "TCP", "UDP", "Box", "Ether", "IPOption",
+    "IPOption_LSRR", "IPOption_NOP", "IPOption_RR", "IPv6", "Packet", "Raw", "Result", "arp", "capture", "changed",
+    "cut", "echo", "echo_reply", "icmp_error", "ip_bytes", "joined", "ones_sum", "raw", "reasons", "sums_are_right",
+    "tcp", "udp", "wire",
 ]
 
 
@@ -98,9 +101,10 @@ class Result:
 class Box:
     """A network function that runs on one of the engines; time in nanoseconds, kept from the latest packet."""
 
-    def __init__(self, engine: str, file: str, options: Options = Options(), *, text: str = "",  # noqa: B008 (frozen)
-                 **overrides: str) -> None:
-        given = tuple(sorted(overrides.items()))
+    def __init__(self, engine: str, file: str, overrides: Mapping[str, str] | None = None,
+                 options: Options = AS_CAPTURED, text: str = "") -> None:
+        """Start with empty state; ``text`` is a program to run instead of the file."""
+        given = tuple(sorted((overrides or {}).items()))
         self.program = _program_of_text(text, given) if text else _program(file, given)
         self.ports = [p.name for p in self.program.ports]
         self.engine: Any = _engine(engine, self.program, options)
@@ -143,6 +147,11 @@ def _engine(name: str, program: Program, options: Options) -> Any:
 # --- packets ---
 
 
+def raw(packet: Packet | bytes) -> bytes:
+    """The octets of a packet, all lengths and checksums filled in."""
+    return bytes(packet)
+
+
 def wire(packet: Packet | bytes, tags: Iterable[int] = (), kind: int | None = None, padding: int = 0) -> bytes:
     """An Ethernet frame around a packet, with VLAN tags (0x8100) of the given numbers, outermost first.
 
@@ -150,7 +159,7 @@ def wire(packet: Packet | bytes, tags: Iterable[int] = (), kind: int | None = No
     """
     body = raw(packet)
     if kind is None:
-        kind = {IPv6: 0x86DD, ARP: 0x0806}.get(type(packet), 0x0800)
+        kind = 0x86DD if isinstance(packet, IPv6) else 0x0806 if isinstance(packet, ARP) else 0x0800
     head = bytes.fromhex("020000000002" "020000000001")
     for tag in tags:
         head += b"\x81\x00" + tag.to_bytes(2, "big")
@@ -165,8 +174,7 @@ def ip_bytes(frame: bytes) -> bytes:
 def udp(src: str, sport: int, dst: str, dport: int, data: bytes = b"data", ttl: int = 64, zero: bool = False,
         **ip: Any) -> Packet:
     """``zero``: without a checksum."""
-    ports = {"sport": sport, "dport": dport} | ({"chksum": 0} if zero else {})
-    return _network(src, dst, ttl, ip) / UDP(**ports) / Raw(data)
+    return _network(src, dst, ttl, ip) / UDP(sport=sport, dport=dport, chksum=0 if zero else None) / Raw(data)
 
 
 def tcp(src: str, sport: int, dst: str, dport: int, flags: str = "A", data: bytes = b"", ttl: int = 64, seq: int = 1000,
@@ -203,8 +211,8 @@ def cut(packet: Packet, *at: int) -> list[Packet]:
     whole = IP(raw(packet))
     data = raw(packet)[4 * whole.ihl:]
     bounds = [0, *at, len(data)]
-    pieces = []
-    for first, past in zip(bounds, bounds[1:], strict=False):
+    pieces: list[Packet] = []
+    for first, past in pairwise(bounds):
         more = "MF" if past < len(data) else 0
         head = IP(src=whole.src, dst=whole.dst, ttl=whole.ttl, id=whole.id, proto=whole.proto, tos=whole.tos,
                   flags=more, frag=first // 8)

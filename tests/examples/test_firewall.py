@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from example_kit import (
+    AS_CAPTURED,
     ENGINES,
     ICMP,
     IP,
@@ -101,8 +103,8 @@ families = pytest.mark.parametrize("ip", [V4, V6], ids=["ipv4", "ipv6"])
 def firewall(request: pytest.FixtureRequest) -> Start:
     """Starts a firewall on each engine: ``firewall(**config)``."""
 
-    def start(options: Options = Options(), text: str = "", **config: str) -> Box:
-        return Box(request.param, "firewall.nf", options, text=text, **config)
+    def start(options: Options = AS_CAPTURED, text: str = "", **config: str) -> Box:
+        return Box(request.param, "firewall.nf", config, options, text)
 
     return start
 
@@ -611,7 +613,7 @@ def cut6(packet: Packet, *at: int, ident: int = 77) -> list[bytes]:
     bounds = [0, *at, len(data)]
     head = IPv6(src=whole.src, dst=whole.dst)
     return [wire(head / IPv6ExtHdrFragment(nh=whole.nh, offset=first // 8, m=int(past < len(data)), id=ident)
-                 / Raw(data[first:past])) for first, past in zip(bounds, bounds[1:], strict=False)]
+                 / Raw(data[first:past])) for first, past in pairwise(bounds)]
 
 
 def pieces_of(ip: Family, packet: Packet, *at: int) -> list[bytes]:
@@ -849,8 +851,8 @@ def test_error_from_inside_obeys_the_rules(firewall: Start) -> None:
 
 def test_rules_stop_the_inside(firewall: Start) -> None:
     box = firewall()
-    for packet in (udp(V4.a, 2000, "192.0.2.1", 80), tcp(V4.a, 2000, "192.0.2.255", 80, "S"), echo(V4.a, 7, "192.0.2.9"),
-                   udp(V4.a, 2000, V4.s, 19), tcp(V4.a, 2000, V4.s, 25, "S")):
+    for packet in (udp(V4.a, 2000, "192.0.2.1", 80), tcp(V4.a, 2000, "192.0.2.255", 80, "S"),
+                   echo(V4.a, 7, "192.0.2.9"), udp(V4.a, 2000, V4.s, 19), tcp(V4.a, 2000, V4.s, 25, "S")):
         assert stopped(box, "inside", packet) == DENIED
     for packet in (udp(V4.a, 2000, "192.0.3.0", 80), udp(V4.a, 2000, V4.s, 25), tcp(V4.a, 2000, V4.s, 19, "S"),
                    udp(V4.a, 19, V4.s, 20), udp(V4.a, 25, V4.s, 18)):
@@ -879,7 +881,8 @@ def test_first_matching_rule_decides(firewall: Start) -> None:
 
 
 def test_B08_priorities_that_are_given_decide_whatever_the_order(firewall: Start) -> None:
-    rules = ("(any, any, 17, any) -> { permit: false } priority 1", "(any, any, any, 53 .. 53) -> { permit: true } priority 9")
+    rules = ("(any, any, 17, any) -> { permit: false } priority 1",
+             "(any, any, any, 53 .. 53) -> { permit: true } priority 9")
     for text in (with_rules(*rules), with_rules(*reversed(rules))):
         box = firewall(text=text)
         passes(box, "inside", udp(V4.a, 2000, V4.s, 53))
@@ -889,7 +892,8 @@ def test_B08_priorities_that_are_given_decide_whatever_the_order(firewall: Start
 @pytest.mark.parametrize(("rules", "says"), [
     (("(any, any, 17, any) -> { permit: false }", "(any, any, any, 53 .. 53) -> { permit: true } priority 9"),
      "this one has none"),
-    (("(any, any, 17, any) -> { permit: false } priority 3", "(any, any, any, 53 .. 53) -> { permit: true } priority 3"),
+    (("(any, any, 17, any) -> { permit: false } priority 3",
+      "(any, any, any, 53 .. 53) -> { permit: true } priority 3"),
      "match the same packet"),
 ], ids=["one without", "equal, overlapping, different"])
 def test_B08_unclear_priorities_are_refused(rules: tuple[str, ...], says: str) -> None:
@@ -924,7 +928,8 @@ def test_blocked_ipv6_sources(firewall: Start) -> None:
 
 
 def test_longest_prefix_decides(firewall: Start) -> None:
-    text = changed("firewall.nf", ("      240.0.0.0/4 -> { listed: true };\n", """      198.51.0.0/16 -> { listed: true };
+    text = changed("firewall.nf", ("      240.0.0.0/4 -> { listed: true };\n", """
+      198.51.0.0/16 -> { listed: true };
       198.51.100.0/24 -> { listed: false };
       198.51.100.8/32 -> { listed: true };
 """))

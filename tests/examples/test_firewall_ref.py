@@ -35,7 +35,7 @@ Start = Callable[..., Box]
 @pytest.fixture(params=ENGINES)
 def firewall(request: pytest.FixtureRequest) -> Start:
     def start(**config: str) -> Box:
-        return Box(request.param, "firewall.ref.nf", **config)
+        return Box(request.param, "firewall.ref.nf", config)
 
     return start
 
@@ -52,7 +52,7 @@ def test_inside_opens_for_the_reversed_tuple_only(firewall: Start, make: Callabl
     passes(box, "inside", make(A, 2000, S, 80))
     passes(box, "outside", make(S, 80, A, 2000))
     for wrong in (make(S2, 80, A, 2000), make(S, 81, A, 2000), make(S, 80, B, 2000), make(S, 80, A, 2001),
-                  {udp: tcp, tcp: udp}[make](S, 80, A, 2000)):
+                  (tcp if make is udp else udp)(S, 80, A, 2000)):
         assert box.send("outside", wrong).reason() == NOT_OPENED
 
 

@@ -36,7 +36,7 @@ Start = Callable[..., Box]
 @pytest.fixture(params=ENGINES)
 def nat(request: pytest.FixtureRequest) -> Start:
     def start(**config: str) -> Box:
-        return Box(request.param, "nat.ref.nf", **config)
+        return Box(request.param, "nat.ref.nf", config)
 
     return start
 

@@ -18,7 +18,7 @@ Start = Callable[..., Box]
 @pytest.fixture(params=ENGINES)
 def policer(request: pytest.FixtureRequest) -> Start:
     def start(**config: int) -> Box:
-        return Box(request.param, "policer.ref.nf", **{name: str(value) for name, value in config.items()})
+        return Box(request.param, "policer.ref.nf", {name: str(value) for name, value in config.items()})
 
     return start
 

@@ -78,8 +78,15 @@ int main(int argc, char **argv)
     }
     struct cora_engine *E = cora_create(config, options, seed);
     cora_set_output(E, CORA_OUTPUT_EVENTS, CORA_NONE);
+#ifdef CORA_RETURNS
     if (captured_at != CORA_NONE)
         cora_set_captured_at(E, captured_at, 1 << 20);
+#else
+    if (captured_at != CORA_NONE) {
+        fprintf(stderr, "compiled without CORA_RETURNS\n");
+        return 2;
+    }
+#endif
     cora_run(E, records, count, NULL, SIZE_MAX);
     cora_main_report(E, out);
     cora_destroy(E);

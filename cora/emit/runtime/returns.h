@@ -87,7 +87,8 @@ CORA_COLD void cora_generation_close(struct cora_generation *g)
 }
 
 /* Adds a key that is not there. */
-CORA_COLD void cora_generation_add(const struct cora_core *core, struct cora_generation *g, const struct cora_known *known)
+CORA_COLD void cora_generation_add(const struct cora_core *core, struct cora_generation *g,
+                                   const struct cora_known *known)
 {
     if (2 * (g->count + 1) > g->slot_count) {
         cora_release(g->slots, g->slot_count, sizeof *g->slots);
@@ -247,7 +248,8 @@ CORA_COLD struct cora_flow cora_datagram_of(const struct cora_packet *p)
 
 /* --- rewriting, with every checksum --- */
 
-CORA_COLD void cora_rewrite_address(struct cora_packet *p, bool quoted, uint32_t at, uint32_t size, const uint8_t *address)
+CORA_COLD void cora_rewrite_address(struct cora_packet *p, bool quoted, uint32_t at, uint32_t size,
+                                    const uint8_t *address)
 {
     if (!memcmp(p->data + at, address, size))
         return;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 import error_cases as cases
@@ -13,7 +14,8 @@ from cora.errors import CoraError, Diagnostic, Kind
 from cora.frontends.nf import constants, declare, dispatch, elaborate, expressions, load, loads, lower, parser, words
 
 
-def diagnostics(text: str, overrides: dict[str, str] | None = None) -> tuple[Diagnostic, ...]:
+@cache
+def diagnostics(text: str, **overrides: str) -> tuple[Diagnostic, ...]:
     """What is wrong with a program that must be refused."""
     with pytest.raises(CoraError) as caught:
         loads(text, "t.nf", overrides)
@@ -153,7 +155,7 @@ def test_overrides(golden: Callable[[str, str], None]) -> None:
     for given in ({"tll": "3"}, {"ttl": "300"}, {"ttl": "1.2.3.4"}, {"ttl": ""}, {"ttl": "3; }"}, {"ttl": "3 } nf y {"},
                   {"ttl": "//"}, {"ttl": "nope"}, {"addr": "1.2.3"}, {"addr": "3"}, {"idle": "3"}, {"ttl": "\x00"},
                   {"ttl": "9" * 5000}, {"ttl": "1" + "+1" * 5000}):
-        found = diagnostics(text, given)
+        found = diagnostics(text, **given)
         assert {d.kind for d in found} == {Kind.BAD_OVERRIDE}, given
         shown += [d.render()[:400] for d in found]
     golden("overrides.txt", "\n".join(shown) + "\n")

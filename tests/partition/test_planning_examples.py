@@ -1,0 +1,91 @@
+"""The example NFs, planned for the NICs that ship, on the capture that ships."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cora
+from cora.analysis.profile import Profile
+from cora.ir.nodes import Program
+from cora.models.registry import get
+from cora.partition import plan, verify_plan
+from cora.partition.baselines import Aim, Rules, baseline
+from cora.partition.instance import build
+from cora.partition.placement import demand_of
+from cora.partition.uncertainty import uses_of
+from cora.partition.units import units_of
+from cora.plan.document import plan_from_json
+from cora.plan.render import explain, summary
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+NFS = ("nat", "firewall", "policer")
+NICS = ("agilio-cx", "bluefield2", "host")
+
+
+@lru_cache(maxsize=4)
+def case(nf: str) -> tuple[Program, Profile]:
+    program = cora.load(ROOT / "examples" / f"{nf}.nf")
+    return program, cora.profile(program, ROOT / "examples" / "captures" / "office.pcap")
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("nic", NICS)
+@pytest.mark.parametrize("nf", NFS)
+def test_planned_and_checked(nf: str, nic: str) -> None:
+    program, profile = case(nf)
+    target = get(nic)
+    for rate, cores in ((5e6, None), (None, 2)):
+        made = plan(program, profile, target, rate_pps=rate, cores=cores)
+        verify_plan(made, program, profile, target)
+        assert made.evidence.status == "optimal"
+        assert made.evidence.gap is not None and made.evidence.gap <= 1e-3
+        assert plan_from_json(made.to_json()) == made
+        best = (made.cores, 0.0) if rate else (0, -made.throughput_pps)
+        for other in made.alternatives:
+            if other.legal and rate:
+                assert other.cores is None or other.cores >= best[0]
+            elif other.legal:
+                assert -(other.throughput_pps or 0) >= best[1] * (1 + 1e-3)
+        assert program.name in summary(made)
+        for state in made.states:
+            assert state.name in explain(made, state.name)
+            assert state.source.text
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("nic", NICS)
+def test_both_solvers_reach_the_same(nic: str) -> None:
+    program, profile = case("nat")
+    highs, cbc = (plan(program, profile, get(nic), rate_pps=8e6, solver=s) for s in ("highs", "cbc"))
+    assert highs.cores == cbc.cores
+    assert highs.throughput_pps == pytest.approx(cbc.throughput_pps, rel=1e-3)
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("nic", NICS)
+@pytest.mark.parametrize("nf", NFS)
+def test_uses_add_up_to_the_demand(nf: str, nic: str) -> None:
+    program, profile = case(nf)
+    instance = build(program, profile, get(nic))
+    rules = Rules(instance, units_of(instance), Aim(1e6, None, 8))
+    for name in ("host-only", "state-only"):
+        placement = baseline(rules, name)
+        if placement is None:
+            continue
+        total = np.zeros(len(instance.base))
+        for often, ask in uses_of(instance, placement):
+            demand, latency = ask(instance.target)
+            total += often * np.array([*(demand.get(r.name, 0.0) for r in instance.resources), latency])
+        np.testing.assert_allclose(total, demand_of(instance, placement), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.needs("gcc")
+def test_a_higher_rate_never_takes_fewer_cores() -> None:
+    program, profile = case("nat")
+    cores = [plan(program, profile, get("host"), rate_pps=r * 1e6).cores for r in (1, 5, 12, 20, 30)]
+    assert cores == sorted(cores)
+    assert cores[0] == 1 < cores[-1]
