@@ -39,7 +39,7 @@ nf nat {
 
   pool ext {
     addr: ipv4 in ext_first .. ext_last;
-    port: u16 in first_port .. last_port;
+    port: u16 in max(first_port, 1) .. last_port;    // 0 is no port (RFC 4787 REQ-3)
     preserve;
   }
 

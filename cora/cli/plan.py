@@ -37,13 +37,18 @@ def command(nf: str, settings: tuple[str, ...], traffic: str | None, profile_fil
     """Plan the program NF for a NIC and for real traffic: a capture, or a profile made of one."""
     import cora
     from cora.engine.results import Options
+    from cora.models import registry
     from cora.plan.document import save
     from cora.plan.render import render
+    from cora.runtime.requests import check_request
 
     if rate is None and cores is None:
         raise fail(Kind.BAD_FLAG, "say what to plan for", where="--rate, --cores",
                    hint="--rate 40Gbps asks for the fewest cores, --cores 2 for the highest rate")
     program = cora.load(nf, settings_of(settings))
+    # What can be refused at once is, before the traffic is run.
+    registry.get(nic, instance)
+    check_request(rate, cores, solver, time_limit)
     profile = _profile(program, traffic, profile_file, port_map, captured_at, Options(ignore_checksums, headers_only))
     found = cora.plan(program, profile, nic, rate=rate, cores=cores, solver=solver, time_limit=time_limit,
                       instance=instance)

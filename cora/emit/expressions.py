@@ -122,7 +122,7 @@ def _extreme(node: Binary, render: Render, known: Known) -> str:
     for value, other in ((node.left, right), (node.right, left)):
         if known(value) == limit[0]:
             return render(value)
-        if known(value) == limit[1] or node.left == node.right:
+        if known(value) == limit[1] or left == right:
             return other
     return f"{left} {'<' if node.op == 'min' else '>'} {right} ? {left} : {right}"
 

@@ -705,7 +705,7 @@ def operands_of(node: Instruction | Terminator) -> tuple[Value, ...]:
     """The values a node reads, in the order of its fields."""
     found: list[Value] = []
     kind: type = type(node)
-    for name in _read_fields(kind):
+    for name in read_fields(kind):
         item = getattr(node, name)
         if isinstance(item, Value):
             found.append(item)
@@ -715,7 +715,7 @@ def operands_of(node: Instruction | Terminator) -> tuple[Value, ...]:
 
 
 @lru_cache(maxsize=64)
-def _read_fields(kind: type) -> tuple[str, ...]:
+def read_fields(kind: type) -> tuple[str, ...]:
     """The fields of a node type that may hold values it reads; `str` and `int` fields never do."""
     skipped = {"result", "entry"} if kind in (Lookup, Insert) else {"result"}
     return tuple(f.name for f in fields(kind) if f.name not in skipped and f.type not in ("str", "int", "bool", "Span"))

@@ -106,8 +106,9 @@ class _Checker:
                     isinstance(terminator, nodes.Insert) and outcome == "ok")
                 self.require(not binds or entered[target] == [block.label], terminator.span,
                              f"block {target} gets an entry reference and must be entered from here only")
-                self.require(target not in holding or (isinstance(terminator, nodes.TrackFragment) and outcome == "hold"),
-                             terminator.span, f"block {target} holds the packet: only a tracker's 'hold' leads there")
+                held = isinstance(terminator, nodes.TrackFragment) and outcome == "hold"
+                self.require(target not in holding or held, terminator.span,
+                             f"block {target} holds the packet: only a tracker's 'hold' leads there")
 
     # Blocks.
 

@@ -73,7 +73,7 @@ def plan(program: Program, profile: Profile, target: Target, *, rate_pps: float 
         CoraError: `Kind.NO_PLAN` saying what cannot be met and what could be, `Kind.PROFILE_MISMATCH`,
             `Kind.BAD_FLAG` for a request that makes no sense, `Kind.SOLVER`, `Kind.PLAN_CHECK` (a defect of ours).
     """
-    _check_request(rate_pps, cores, solver, time_limit)
+    check_request(rate_pps, cores, solver, time_limit)
     instance = build(program, profile, target)
     rate = None if rate_pps is None else math.ceil(rate_pps)
     request = Request(rate, cores, solver, time_limit)
@@ -128,7 +128,12 @@ def _planned_rate(request: Request, plan: Plan) -> int:
     return plan.throughput_pps if request.rate_pps is None else request.rate_pps
 
 
-def _check_request(rate: float | None, cores: int | None, solver: str, time_limit: float) -> None:
+def check_request(rate: float | None, cores: int | None, solver: str, time_limit: float) -> None:
+    """Refuse a request that makes no sense for any traffic (rate in packets/s).
+
+    Raises:
+        CoraError: `Kind.BAD_FLAG`.
+    """
     if rate is None and cores is None:
         raise fail(Kind.BAD_FLAG, "a plan needs a rate to reach or a number of host cores", where="--rate, --cores",
                    hint="ask for --rate 10Mpps, --rate 40Gbps or --cores 2")

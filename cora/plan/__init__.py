@@ -1,6 +1,7 @@
 """The plan document, and (called as a function) the planner: ``cora.plan(program, profile, nic, rate=...)``.
 
-The package and the API function share their name, so the package can be called; it passes everything to `cora.api.plan`.
+The package and the API function share their name, so the package can be called; it passes everything to
+`cora.api.plan`.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from cora.ir.headers import QUOTED, field_of
 from cora.ir.nodes import Program, Terminator, Value, result_of, successors
 from cora.ir.types import BOOL, bits_of
 from cora.testing.choices import Choices, RandomChoices
-from cora.testing.frames import IPV4, IPV6, NUMBERS, Packet, Spec, build, retarget, upper_bytes
+from cora.testing.frames import IPV4, IPV6, NUMBERS, Packet, Spec, build, resize, retarget, upper_bytes
 from cora.testing.packets import Harvest, Traffic
 
 Edge = tuple[str, str]
@@ -258,10 +258,12 @@ class _Search:
         if self.choices.chance(80):
             found.flaws.clear()
         for (header, name), value in wish.items():
+            if found.raw is not None and header not in ("eth", "vlan", "meta", "ipv4", "ipv6"):
+                found.raw = found.fragment = None
             if (header, name) == ("meta", "port"):
                 found.port = value % self.traffic.ports
             elif (header, name) == ("meta", "size"):
-                found.flaws["wirelen"] = min(value, 1 << 20)
+                resize(found, min(value, 1 << 20))
             else:
                 retarget(found, header, name, value)
         return found

@@ -246,6 +246,7 @@ def retarget(spec: Spec, header: str, name: str, value: int) -> None:
         spec.tags = (*spec.tags, *((0x8100, 1),) * 16)[:min(value, 16)]
     elif name in ("proto", "next"):
         spec.upper, spec.raw = value & 0xFF, None
+        spec.fields.pop((header, name), None)
         if name == "next":
             spec.extensions = ()
     elif name == "length" and header in ("ipv4", "ipv6", "udp"):
@@ -255,8 +256,19 @@ def retarget(spec: Spec, header: str, name: str, value: int) -> None:
     elif (header, name) == ("tcp", "data_offset") and value >= 5:
         spec.tcp_options = b"\1" * (4 * (value - 5))
     else:
-        spec.fields.pop((header, name), None)
+        for owner in ("tcp", "udp", "l4") if header == "l4" else (header,):
+            spec.fields.pop((owner, name), None)
         spec.fields[header, name] = value
+
+
+def resize(spec: Spec, size: int) -> None:
+    """Give the frame an original length, by its payload where that can be, else by leaving bytes out."""
+    whole, _ = build(replace(spec, flaws={}))
+    wanted = len(spec.payload) + size - len(whole)
+    if wanted >= 0 and size <= MAX_FRAME:
+        spec.payload = spec.payload[:wanted].ljust(wanted, b"\0")
+    else:
+        spec.flaws["wirelen"] = size
 
 
 def _fixed(spec: Spec, header: str) -> int:

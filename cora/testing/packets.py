@@ -152,6 +152,7 @@ class Traffic:
         self.recent: deque[Spec] = deque(maxlen=24)
         self.outputs: deque[tuple[int, bytes]] = deque(maxlen=24)
         self.pending: list[Spec] = []
+        self.tracks = any(isinstance(s, nodes.FragmentState) for s in program.states)
 
     # The next packet.
 
@@ -161,7 +162,8 @@ class Traffic:
 
     def send(self, spec: Spec, *, soon: bool = False) -> Packet:
         """A described packet at the next time, or (``soon``) shortly after the one before."""
-        self.recent.append(spec)
+        if spec.raw is None:
+            self.recent.append(spec)
         frame, wirelen = build(spec)
         if soon:
             self.now += self.choices.pick((0, 1000))
@@ -196,7 +198,8 @@ class Traffic:
         if self.pending and self.choices.chance(70):
             return self.pending.pop(0)
         makers: list[tuple[int, Callable[[], Spec | None]]] = [
-            (30, self.fresh), (28, self.again), (14, self.answer), (8, self.quote), (9, self.fragmented),
+            (30, self.fresh), (28, self.again), (14, self.answer), (8, self.quote),
+            (4 if self.tracks else 1, self.fragmented),
             (6, self.damaged), (1, self.noise)]
         return self.choices.weighted(makers)() or self.fresh()
 
@@ -339,7 +342,7 @@ class Traffic:
         whole = Spec(port=self.choices.integer(0, self.ports - 1), ethertype=self.choices.pick((IPV4, IPV6)))
         if whole.ip not in self.harvest.headers:
             whole.ethertype = IPV4 if whole.ethertype == IPV6 else IPV6
-        whole.payload = self.choices.octets(self.choices.pick((24, 40, 64, 200)))
+        whole.payload = self.choices.octets(self.choices.pick((40, 24, 64, 140)))
         self.fill_ip(whole)
         self.pending += self.pieces(whole)
         return self.pending.pop(0) if self.pending else None
@@ -348,10 +351,10 @@ class Traffic:
         """Fragments of a datagram as descriptions."""
         octets = upper_bytes(whole)
         ident = self.choices.pick((1, 2, 0xFFFF, 0x10002))
-        step = self.choices.pick((8, 16, 24, 40, 13))
+        step = self.choices.pick((24, 40, 16, 64, 13, 8))
         found: list[Spec] = []
         at = 0
-        while at < len(octets) and len(found) < 20:
+        while at < len(octets) and len(found) < 19:
             size = step if at else max(step, self.choices.pick((24, 8, 16, 20)))
             past = min(len(octets), at + size - (size % 8 if self.choices.chance(90) else 0) or at + 8)
             found.append(self.piece(whole, octets, at, past, ident))

@@ -99,8 +99,8 @@ class Lowering:
         self.builder.here = None
 
     def sound(self) -> bool:
-        """Whether this handler has no error so far; after one, which ways go on is not known."""
-        return len(self.errors.found) == self._errors_before
+        """Whether neither this handler nor a declaration is wrong so far; else which ways go on is not known."""
+        return len(self.errors.found) == self._errors_before and not self.failed
 
     def body(self, body: ast.Body) -> None:
         """Statements in a scope of their own."""

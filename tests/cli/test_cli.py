@@ -161,7 +161,8 @@ def test_completion_scripts_name_the_program(cora: Run, shell: str) -> None:
     assert ran.code == 0 and "_CORA_COMPLETE" in ran.out
 
 
-@pytest.mark.parametrize(("args", "words"), [
+# Every case: the arguments, and words its message must have; the whole text is in the golden file.
+BAD_INPUT: list[tuple[list[str], list[str]]] = [
     (["chekc", NAT], ["no command 'chekc'", "check"]),
     (["check"], ["NF"]),
     (["check", "missing.nf"], ["E201", "missing.nf"]),
@@ -197,8 +198,16 @@ def test_completion_scripts_name_the_program(cora: Run, shell: str) -> None:
     (["traffic", "--rate", "fast", "-o", "x.pcap"], ["E205", "rate"]),
     (["nics", "agilio"], ["E402", "agilio-cx"]),
     (["completion", "tcsh"], ["tcsh"]),
-])
+]
+
+
+def shown(text: str, tmp_path: Path) -> str:
+    """A message without the machine's paths."""
+    return text.replace(str(tmp_path), "TMP").replace(str(ROOT), "ROOT")
+
+
 @pytest.mark.needs("gcc")
+@pytest.mark.parametrize(("args", "words"), BAD_INPUT, ids=lambda v: " ".join(v)[-60:].replace(str(ROOT), ""))
 def test_bad_input_gives_one_message_and_code_2(cora: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                                 args: list[str], words: list[str]) -> None:
     monkeypatch.chdir(tmp_path)
@@ -207,6 +216,18 @@ def test_bad_input_gives_one_message_and_code_2(cora: Run, tmp_path: Path, monke
     for word in words:
         assert word in ran.err, ran.err
     assert list(tmp_path.iterdir()) == [], "nothing half-written"
+
+
+@pytest.mark.needs("gcc")
+def test_bad_input_messages_are_as_reviewed(cora: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                            golden: Callable[[str, str], None]) -> None:
+    monkeypatch.chdir(tmp_path)
+    texts = []
+    for args, _ in BAD_INPUT:
+        ran = cora(*args)
+        command = shown(" ".join(args), tmp_path)
+        texts.append(f"$ cora {command}\n{shown(ran.err, tmp_path)}")
+    golden("bad_input.txt", "\n".join(texts))
 
 
 def test_a_program_with_errors_gives_them_all_in_order(cora: Run, tmp_path: Path) -> None:
@@ -231,7 +252,7 @@ def test_a_failed_replay_leaves_no_output_file(cora: Run, tmp_path: Path) -> Non
 @pytest.mark.needs("gcc")
 def test_a_damaged_capture_is_read_up_to_the_damage(cora: Run, tmp_path: Path) -> None:
     cut = tmp_path / "cut.pcap"
-    cut.write_bytes(Path(OFFICE).read_bytes()[:20_000])
+    cut.write_bytes(Path(OFFICE).read_bytes()[:20_003])
     ran = cora("replay", NAT, str(cut), *MAP, "--json")
     assert ran.code == 0
     assert "warning" in ran.err
@@ -271,3 +292,28 @@ def test_a_defect_is_told_as_one_and_ends_with_70(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("cora.frontends.nf.load", broken)
     ran = cora("check", NAT)
     assert ran.code == 70 and "defect of Cora" in ran.err and "boom" in ran.err
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("command", ["replay", "profile"])
+def test_a_capture_without_packets_is_refused(cora: Run, tmp_path: Path, command: str) -> None:
+    from cora.frontends.traffic.writer import write_pcap
+
+    empty = tmp_path / "empty.pcap"
+    write_pcap(empty, [])
+    ran = cora(command, NAT, str(empty))
+    assert ran.code == 2 and "E206" in ran.err and str(empty) in ran.err
+
+
+@pytest.mark.needs("gcc")
+def test_show_explains_and_compares(cora: Run, tmp_path: Path) -> None:
+    files = []
+    for nic in ("agilio-cx", "bluefield2"):
+        files.append(str(tmp_path / f"{nic}.json"))
+        assert cora("plan", NAT, "--trace", OFFICE, *MAP, "--nic", nic, "--cores", "1", "-o", files[-1]).code == 0
+    assert "conns" in cora("show", files[0], "--explain", "conns").out
+    assert "target: agilio-cx -> bluefield2" in cora("show", files[0], "--diff", files[1]).out
+    assert cora("show", files[0], "--json").out == Path(files[0]).read_text()
+    assert "alike" in cora("show", files[0], "--diff", files[0]).out
+    wrong = cora("show", files[0], "--explain", "cons")
+    assert wrong.code == 2 and "conns" in wrong.err

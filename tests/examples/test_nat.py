@@ -309,6 +309,13 @@ def test_port_below_the_external_range_keeps_its_parity_and_is_never_0(nat: Star
     assert found % 2 == port % 2
 
 
+def test_port_0_is_never_given_even_when_the_range_starts_there(nat: Start) -> None:
+    box = nat(first_port="0", last_port="2")
+    found = {external_port(box.send("inside", udp(A, 0, S, 53 + i)).out("outside")) for i in range(2)}
+    assert found == {1, 2}
+    assert box.send("inside", udp(A, 0, S, 80)).refused("inside")[0] == "no free mapping"
+
+
 @pytest.mark.parametrize("port", [9000, 9001])
 def test_port_above_the_external_range_keeps_its_parity(nat: Start, port: int) -> None:
     found = external_port(nat(last_port="2000").send("inside", udp(A, port, S, 53)).out("outside"))
@@ -1208,6 +1215,24 @@ def test_hairpin_tcp_handshake_and_data(nat: Start) -> None:
         tcp(E, 2000, A, 4000, "PA", b"x", ttl=63))
 
 
+@pytest.mark.parametrize(("first", "seconds"), [("S", 240), ("", 300)], ids=["syn", "udp"])
+def test_hairpin_mapping_has_the_time_out_of_its_class(nat: Start, first: str, seconds: int) -> None:
+    """The initiator's mapping is that of an unanswered SYN, or UDP; the owner's lives on by its own traffic."""
+    def packet(src: str, sport: int, dst: str, dport: int, flags: str = "A") -> Packet:
+        return tcp(src, sport, dst, dport, flags) if first else udp(src, sport, dst, dport)
+
+    for late in (0, 1):
+        box = nat()
+        box.send("inside", packet(B, 4000, S, 80, "S"), 0).out("outside")
+        own = external_port(box.send("inside", packet(A, 2000, E, 4000, "S"), 0).out("inside"))
+        box.send("outside", packet(S, 80, E, 4000), seconds * SECOND // 2).out("inside")
+        result = box.send("inside", packet(B, 4000, E, own, "SA"), seconds * SECOND + late)
+        if late:
+            assert result.reason() == "hairpin without mapping"
+        else:
+            result.out("inside")
+
+
 def test_hairpin_does_not_close_the_owners_own_connection(nat: Start) -> None:
     box = nat()
     connect(box, port=4000)
@@ -1397,3 +1422,92 @@ def test_trace_castan_has_ttl_0_and_no_source_so_nothing_leaves(nat: Start, trac
     assert reasons(results) == {"TTL expired": 50}
     assert not any(r.sent() for r in results)
     assert box.entries("conns") == []
+
+
+def flow_of(packet: Packet) -> tuple[str, int, str, int, int]:
+    upper = packet.payload
+    return packet.src, upper.sport, packet.dst, upper.dport, packet.proto
+
+
+@pytest.mark.needs("traces")
+@pytest.mark.parametrize(("name", "least"), [("nfstream_skype.pcap", 2500), ("ndpi_webex_jumbo.pcap", 1000),
+                                             ("strato_ssh_bruteforce.pcap", 1000)])
+def test_trace_both_ways_every_packet_is_what_scapy_builds(
+        nat: Start, traces: Path, name: str, least: int) -> None:
+    """Whole TCP and UDP packets of real sessions, jumbo frames too.
+
+    Outbound: the packet with E, the port chosen (any, one to one) and TTL - 1. Inbound: the answer as the outside
+    sends it, to E and that port, must come back as the capture has it.
+    """
+    box = nat()
+    chosen: dict[tuple[str, int, str, int, int], int] = {}
+    used: dict[int, tuple[str, int, str, int, int]] = {}
+    last: dict[int, int] = {}
+    checked = 0
+    for time, data, length in capture(traces / name):
+        if data[12:14] != b"\x08\x00" or data[23] not in (6, 17) or len(data) < length:
+            continue
+        packet = IP(ip_bytes(data))
+        if packet.flags.MF or packet.frag or packet.ttl < 2 or packet.payload.layers()[0] not in (TCP, UDP):
+            continue
+        del packet.chksum, packet.payload.chksum
+        packet = IP(raw(packet))
+        flow = flow_of(packet)
+        back = (flow[2], flow[3], flow[0], flow[1], flow[4])
+        if back in chosen:
+            port = chosen[back]
+            told = IP(raw(packet))
+            told.dst, told.payload.dport = E, port
+            del told.chksum, told.payload.chksum
+            packet.ttl -= 1
+            del packet.chksum
+            result = box.send("outside", wire(told), time)
+            if time - last[port] <= 240 * SECOND:
+                assert result.out("inside") == wire(packet)
+                last[port] = time
+                checked += 1
+            continue
+        opens = UDP in packet or (packet[TCP].flags.S and not packet[TCP].flags.A)
+        if flow not in chosen and not opens:
+            assert box.send("inside", wire(packet), time).reason() == "TCP without mapping"
+            continue
+        if flow[3] == 4791 or (flow in chosen and time - last[chosen[flow]] > 240 * SECOND):
+            continue
+        frame = box.send("inside", wire(packet), time).out("outside")
+        port = external_port(frame)
+        assert chosen.setdefault(flow, port) == port
+        assert used.setdefault(port, flow) == flow or time - last[port] > 240 * SECOND
+        packet.src, packet.payload.sport = E, port
+        packet.ttl -= 1
+        del packet.chksum, packet.payload.chksum
+        assert frame == wire(packet)
+        last[port] = time
+        checked += 1
+    assert checked >= least
+
+
+@pytest.mark.needs("traces")
+def test_trace_afs_fragments_join_to_the_translated_datagrams(nat: Start, traces: Path) -> None:
+    """Every datagram of which all fragments were captured: joined at the far side it is the whole one translated."""
+    box = nat()
+    before: dict[tuple[bytes, bytes, int], list[bytes]] = {}
+    after: dict[tuple[bytes, bytes, int], list[bytes]] = {}
+    for time, data, length in capture(traces / "tcpdump_afs_frags.pcap"):
+        if data[12:14] != b"\x08\x00" or not int.from_bytes(data[20:22], "big") & 0x3FFF:
+            continue
+        key = (data[26:30], data[30:34], int.from_bytes(data[18:20], "big"))
+        before.setdefault(key, []).append(data)
+        for _, frame in box.send("inside", data, time, length).sent():
+            after.setdefault((data[26:30], frame[30:34], int.from_bytes(frame[18:20], "big")), []).append(frame)
+    compared = 0
+    for key, frames in before.items():
+        parts = [IP(ip_bytes(f)) for f in frames]
+        if min(p.frag for p in parts) or all(p.flags.MF for p in parts):
+            continue
+        whole, translated = IP(joined(frames)), IP(joined(after[key]))
+        assert translated.src == E
+        assert sums_are_right(raw(whole)) == sums_are_right(raw(translated))
+        assert raw(translated)[22:26] == raw(whole)[22:26]
+        assert raw(translated)[28:] == raw(whole)[28:]
+        compared += 1
+    assert compared >= 50

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,7 @@ def policer(request: pytest.FixtureRequest) -> Start:
     return start
 
 
+@lru_cache
 def sized(size: int, dst: str = A, src: str = S) -> bytes:
     """A UDP frame of ``size`` octets."""
     head = 42 if ":" not in dst else 62

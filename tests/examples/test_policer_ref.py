@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ def policer(request: pytest.FixtureRequest) -> Start:
     return start
 
 
+@lru_cache
 def sized(size: int, dst: str = A) -> bytes:
     return wire(udp(S, 1, dst, 2, bytes(size - 42)))
 

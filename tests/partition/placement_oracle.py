@@ -99,8 +99,12 @@ def _code_is_legal(instance: Instance, placement: Placement) -> bool:
             return False
         if any(placement.states[s][0] != place for s, _ in node.piece.accesses):
             return False
-    if any(placement.nodes[e.target] < placement.nodes[e.source] for e in instance.graph.edges):
-        return False
+    frame = instance.profile.mean_frame
+    for e in instance.graph.edges:
+        start, stop = placement.nodes[e.source], placement.nodes[e.target]
+        steps = [target.crossing(p, p + 1, frame, e.live_bytes) for p in range(start, stop)]
+        if stop < start or any(math.isinf(amount) for step in steps for amount in step.values()):
+            return False
     for number, place in enumerate(target.places):
         stored = {(n.label, n.piece.part): target.code_size(program, n.piece.block, number)
                   for n, p in zip(instance.graph.nodes, placement.nodes, strict=True) if p == number}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Mapping
@@ -88,6 +89,8 @@ class FakeTarget(Target):
         return 1 + len(block.instructions)
 
     def crossing(self, from_place: int, to_place: int, mean_frame: float, live_bytes: int) -> Demand:
+        if live_bytes > self._figure("carry"):
+            return {"link": math.inf}
         far = self.chain[max(from_place, to_place)]
         return {"link": mean_frame + live_bytes, f"{far}-cycles": self._figure("cross")}
 
@@ -100,7 +103,7 @@ class FakeTarget(Target):
 
 FIGURES = {"port": 50e6, "nic_rate": 1e9, "arm_rate": 2e9, "host_rate": 3e9, "engine": 1e9, "link": 5e9,
            "nic_base": 20.0, "arm_base": 60.0, "host_base": 100.0, "step": 5.0, "cross": 30.0,
-           "access_fast": 1.0, "access_slow": 8.0, "access_ram": 60.0, "access_dram": 80.0}
+           "access_fast": 1.0, "access_slow": 8.0, "access_ram": 60.0, "access_dram": 80.0, "carry": 1e9}
 
 
 def target_of(figures: Mapping[str, float] = FIGURES, **changes: object) -> FakeTarget:
@@ -256,10 +259,11 @@ def random_profile(rng: random.Random, program: Program, packets: int = 200) -> 
 
 def random_target(rng: random.Random, program: Program) -> FakeTarget:
     """Costs within a factor of four of the usual, two or three places, some things refused near the wire."""
-    figures = {n: v * rng.choice((0.5, 1.0, 2.0)) for n, v in FIGURES.items()}
+    figures = {n: v * rng.choice((0.5, 1.0, 2.0)) for n, v in FIGURES.items() if n != "carry"}
     near = ("nic", "arm") if rng.random() < 0.5 else ("nic",)
     subjects = [*(s.name for s in program.states), *(b.label for b in program.blocks),
                 *(f"{s.name}.lookup" for s in program.states)]
     refused = frozenset((s, p) for s in subjects for p in near if rng.random() < 0.08)
-    return target_of(figures, chain=(*near, "host"), refused=refused,
-                     code={"nic": rng.choice((4, 10, 1000)), "arm": None, "host": None})
+    code = {"nic": rng.choice((4, 10, 1000)), "arm": None, "host": None}
+    figures["carry"] = rng.choice((0.0, 3.0, 1e9, 1e9))
+    return target_of(figures, chain=(*near, "host"), refused=refused, code=code)
