@@ -38,6 +38,7 @@ from cora.engine.results import (
 from cora.engine.rows import dump_of_rows, rows_of_dump
 from cora.errors import Kind, fail
 from cora.ir.nodes import Program, reasons_of
+from cora.ir.types import bits_of
 
 Records = NDArray[np.void]
 """An array of ``struct cora_record`` (cora/emit/runtime/record.h), 40 bytes each."""
@@ -213,6 +214,10 @@ class NativeEngine:
         address = records.ctypes.data + start * _RECORD.size
         target = None if verdicts is None else verdicts.ctypes.data
         done: int = self._library.cora_run(self._handle, address, len(records) - start, target, limit)
+        if done > len(records):
+            self.close()
+            raise fail(Kind.ENGINE_LIMIT, "memory ran out while packets were processed", span=self.program.span,
+                       hint="lower the capacities of the tables, or run on a machine with more memory")
         return done
 
     def _keep(self, verdicts: NDArray[np.uint16] | None) -> None:
@@ -424,7 +429,12 @@ def _packed_config(program: Program, config: Mapping[str, int]) -> bytes:
     unknown = config.keys() - values.keys()
     if unknown:
         raise fail(Kind.BAD_OVERRIDE, f"the program has no config {', '.join(sorted(unknown))}", span=program.span)
-    return config_row(program).pack({**values, **config})
+    try:
+        return config_row(program).pack({**values, **config})
+    except OverflowError:
+        wide = next(c for c in program.configs if not 0 <= {**values, **config}[c.name] < 1 << bits_of(c.type))
+        raise fail(Kind.BAD_OVERRIDE, f"{config[wide.name]} does not fit config {wide.name}: {wide.type}",
+                   span=wide.span) from None
 
 
 def _file_name(program: Program) -> str:

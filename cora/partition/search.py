@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from cora.errors import CoraError
@@ -151,7 +151,12 @@ class Search:
             return None
         if found is None or host_cycles(self.instance, found.demand, rate) < 1e-9:
             without_host = self.formulation(rate, 0, host_allowed=False)
-            none = self.best(without_host, "load", 0, Limits(load=1.0), "host cores")
+            try:
+                none = self.best(without_host, "load", 0, Limits(load=1.0), "host cores")
+            except OutOfTime:
+                if found is None:
+                    raise
+                return replace(found, cores=1, proven=False)
             if none is not None or found is None:
                 return none and self.refine(without_host, none, rate, 0)
         cores, found = self.fewest_cores(model, found, rate, most)
@@ -165,7 +170,10 @@ class Search:
         high = cores_needed(self.instance, found.demand, rate, 1, most) or most
         while low < high:
             middle = (low + high) // 2
-            got = self.best(model, "host", middle, Limits(load=1.0), f"host work with {middle} cores")
+            try:
+                got = self.best(model, "host", middle, Limits(load=1.0), f"host work with {middle} cores")
+            except OutOfTime:
+                return high, replace(found, proven=False)
             if got is None:
                 low = middle + 1
             else:
@@ -176,12 +184,20 @@ class Search:
         """Headroom, then latency, without giving up host work. ``found`` has the least host work for ``cores``."""
         host = _loosened(host_cycles(self.instance, found.demand, rate))
         loads = norm(self.instance, utilisation(self.instance, found.demand, cores, rate))
-        best = self.best(model, "load", cores, Limits(1.0, host), "headroom") if loads > 0 else found
-        found = best or found
+        if loads > 0:
+            found = self.improved(found, model, "load", cores, Limits(1.0, host), "headroom")
         load = norm(self.instance, utilisation(self.instance, found.demand, cores, rate))
         limit = min(1.0, load * (1 + 3 * _MARGIN))
-        last = self.best(model, "latency", cores, Limits(limit, host), "latency")
-        return Found((last or found).placement, (last or found).demand, cores, found.proven)
+        return self.improved(found, model, "latency", cores, Limits(limit, host), "latency")
+
+    def improved(self, found: Found, model: Formulation, goal: Goal, cores: int, limits: Limits, name: str) -> Found:
+        """The best placement for a later goal; what was found for the first one where there is no time or no other."""
+        try:
+            best = self.best(model, goal, cores, limits, name)
+        except OutOfTime:
+            best = None
+        kept = best or found
+        return Found(kept.placement, kept.demand, cores, found.proven)
 
     def for_cores(self, cores: int, scale: float) -> Found | None:
         """The plan with the largest throughput on exactly ``cores`` host cores; ``scale`` is about that throughput."""
@@ -191,10 +207,9 @@ class Search:
         if found is None:
             return None
         load = norm(self.instance, utilisation(self.instance, found.demand, cores, scale)) * (1 + 3 * _MARGIN)
-        least = self.best(model, "host", cores, Limits(load), "host work") or found
-        host = _loosened(host_cycles(self.instance, least.demand, scale))
-        last = self.best(model, "latency", cores, Limits(load, host), "latency") or least
-        return Found(last.placement, last.demand, cores, found.proven)
+        found = self.improved(found, model, "host", cores, Limits(load), "host work")
+        host = _loosened(host_cycles(self.instance, found.demand, scale))
+        return self.improved(found, model, "latency", cores, Limits(load, host), "latency")
 
     def other(self, model: Formulation, aim: Aim, placement: Placement) -> Placement | None:
         """The best placement that keeps some state at another place; its stages are no evidence for the plan."""

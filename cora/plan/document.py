@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from cora.documents import Garbled, decode, read_json
 from cora.errors import Kind, fail
 
 FORMAT = "cora-plan"
@@ -330,8 +331,8 @@ def plan_from_json(text: str, where: str = "<plan>") -> Plan:
         CoraError: as `load_plan`.
     """
     try:
-        data = json.loads(text, parse_constant=_no_constant)
-    except _Garbled as error:
+        data = read_json(text)
+    except Garbled as error:
         raise fail(Kind.BAD_PLAN, str(error), where=where, hint=_AGAIN) from error
     except json.JSONDecodeError as error:
         raise fail(Kind.BAD_PLAN, f"this is no JSON: {error.msg}", where=f"{where}:{error.lineno}:{error.colno}",
@@ -346,9 +347,9 @@ def plan_from_json(text: str, where: str = "<plan>") -> Plan:
                    where=where, hint="make the plan again with this version of cora")
     body = {k: v for k, v in data.items() if k not in ("format", "version")}
     try:
-        plan: Plan = _decode(Plan, body, "")
+        plan = decode(Plan, body)
         _consistent(plan)
-    except _Garbled as error:
+    except Garbled as error:
         raise fail(Kind.BAD_PLAN, str(error), where=where, hint=_AGAIN) from error
     return plan
 
@@ -356,86 +357,26 @@ def plan_from_json(text: str, where: str = "<plan>") -> Plan:
 _AGAIN = "make it again with `cora plan NF --trace TRACE --nic NIC -o plan.json`"
 
 
-class _Garbled(Exception):
-    """A field that is not what it should be."""
-
-
-def _no_constant(name: str) -> None:
-    raise _Garbled(f"{name} is no number a plan can have")
-
-
-_NAMES: Mapping[type, str] = {str: "text", int: "a whole number", float: "a number", bool: "true or false",
-                              type(None): "null"}
-
-
-def _decode(hint: Any, item: Any, where: str) -> Any:
-    """Build a value of a type from parsed JSON, or say where it is not one."""
-    origin = get_origin(hint)
-    if origin in (Union, types.UnionType):
-        return None if item is None else _decode(next(a for a in get_args(hint) if a is not type(None)), item, where)
-    if origin is Literal:
-        if item not in get_args(hint):
-            raise _Garbled(f"{where}: expected {' or '.join(map(repr, get_args(hint)))}, found {_shown(item)}")
-        return item
-    if origin is tuple:
-        _expect(isinstance(item, list), where, "a list", item)
-        return tuple(_decode(get_args(hint)[0], x, f"{where}[{i}]") for i, x in enumerate(item))
-    if origin is not None:
-        _expect(isinstance(item, dict), where, "an object", item)
-        return {k: _decode(get_args(hint)[1], v, f"{where}.{k}") for k, v in item.items()}
-    if is_dataclass(hint):
-        return _decode_fields(hint, item, where)
-    if hint is float and isinstance(item, int) and not isinstance(item, bool):
-        _expect(abs(item) < 10**300, where, "a number", item)
-        return float(item)
-    _expect(type(item) is hint, where, _NAMES[hint], item)
-    return item
-
-
-def _decode_fields(hint: Any, item: Any, where: str) -> Any:
-    _expect(isinstance(item, dict), where or "the document", "an object", item)
-    hints = get_type_hints(hint)
-    names = [f.name for f in fields(hint)]
-    prefix = f"{where}." if where else ""
-    for name in item:
-        if name not in names:
-            raise _Garbled(f"{prefix}{name}: a plan has no such field")
-    for name in names:
-        if name not in item:
-            raise _Garbled(f"{prefix}{name} is missing")
-    return hint(**{n: _decode(hints[n], item[n], f"{prefix}{n}") for n in names})
-
-
-def _expect(holds: bool, where: str, what: str, item: Any) -> None:
-    if not holds:
-        raise _Garbled(f"{where}: expected {what}, found {_shown(item)}")
-
-
-def _shown(item: Any) -> str:
-    text = json.dumps(item)
-    return text if len(text) <= 40 else text[:40] + "..."
-
-
 def _consistent(plan: Plan) -> None:
     """What a reader may rely on without knowing the program or the target."""
     if not plan.places:
-        raise _Garbled("places: a plan needs at least one")
+        raise Garbled("places: a plan needs at least one")
     named = [(f"states[{i}].place", s.place) for i, s in enumerate(plan.states)]
     named += [(f"blocks[{i}].place", b.place) for i, b in enumerate(plan.blocks)]
     named += [(f"crossings[{i}].{end}", p) for i, c in enumerate(plan.crossings)
               for end, p in (("from_place", c.from_place), ("to_place", c.to_place))]
     for where, place in named:
         if place not in plan.places:
-            raise _Garbled(f"{where}: '{place}' is none of the plan's places {', '.join(plan.places)}")
+            raise Garbled(f"{where}: '{place}' is none of the plan's places {', '.join(plan.places)}")
     for what, names in (("state", [s.name for s in plan.states]), ("figure", [f.name for f in plan.figures])):
         twice = {n for n in names if names.count(n) > 1}
         if twice:
-            raise _Garbled(f"{what} {min(twice)} stands twice in the plan")
+            raise Garbled(f"{what} {min(twice)} stands twice in the plan")
     for name, count in (("cores", plan.cores), ("throughput_pps", plan.throughput_pps)):
         if count < 0:
-            raise _Garbled(f"{name}: {count} is less than 0")
+            raise Garbled(f"{name}: {count} is less than 0")
     if not any(f.name == "throughput" for f in plan.figures):
-        raise _Garbled("figures: there is no 'throughput'")
+        raise Garbled("figures: there is no 'throughput'")
 
 
 def json_schema() -> dict[str, Any]:

@@ -6,7 +6,7 @@ Everything works from a seed; strategies for hypothesis need that library (``pip
 """
 
 from cora.testing.compare import Outcome, difference, run_native, run_reference, run_sanitized
-from cora.testing.coverage import Coverage, Covering, coverage_of, covering_packets
+from cora.testing.coverage import Coverage, Covering, coverage_of, covering_packets, exercising_packets
 from cora.testing.frames import Packet
 from cora.testing.packets import packet_sequences, random_packets
 from cora.testing.programs import Generated, generate, nf_programs, nf_texts
@@ -14,6 +14,6 @@ from cora.testing.shrink import shrink
 
 __all__ = [
     "Coverage", "Covering", "Generated", "Outcome", "Packet", "coverage_of", "covering_packets", "difference",
-    "generate", "nf_programs", "nf_texts", "packet_sequences", "random_packets", "run_native", "run_reference",
-    "run_sanitized", "shrink",
+    "exercising_packets", "generate", "nf_programs", "nf_texts", "packet_sequences", "random_packets",
+    "run_native", "run_reference", "run_sanitized", "shrink",
 ]

@@ -142,6 +142,20 @@ def coverage_of(program: Program, packets: Sequence[Packet], options: Options = 
     return coverage
 
 
+def exercising_packets(program: Program, seed: int = 0, count: int = 600, options: Options = Options()) -> list[Packet]:  # noqa: B008
+    """Packets for a comparison of engines: half of them search new outcomes, the rest come back to those found.
+
+    The same program, seed and count give the same packets on every machine.
+    """
+    search = _Search(program, RandomChoices(seed), options)
+    while len(search.sent) < count:
+        if len(search.sent) < count // 2 and search.coverage.missed:
+            search.step(count)
+        else:
+            search.send(search.traffic.spec())
+    return search.sent
+
+
 @dataclass(frozen=True)
 class Covering:
     """A packet sequence with what it takes; ``missed`` are the outcomes that the search did not reach."""
@@ -238,6 +252,8 @@ class _Search:
                     visits.append(_Visit(spec, values, s))
         if self.coverage.add(trace):
             self.useful = len(self.sent)
+            if spec.raw is None:
+                self.traffic.corpus.append(spec)
 
     def aimed(self, edge: Edge) -> Iterator[Spec]:
         """Packets that may take an outcome of a block that was reached."""

@@ -25,8 +25,8 @@ TIMEOUTS = (10**9, 10**6, 1, 5 * 10**6, 30 * 10**9, 300 * 10**9, (1 << 62) - 1)
 CLASSES = ("opening", "established", "closing")
 COUNTER_SIZES = (1, 2, 8, 100)
 # A rate below which every packet is red, usual ones, and one that fills any bucket at once.
-RATES = ("1000", "64", "1Mbps", "1", "10Gbps", "9_223_372_036")
-BURSTS = ("1500B", "100", "64kB", "1", "9_223_372_036")
+RATES = ("1000", "1000", "64", "1Mbps", "1", "10Gbps", "9_223_372_036")
+BURSTS = ("1500B", "500", "100", "64kB", "1", "9_223_372_036")
 
 
 class DeclarationWriter:
@@ -41,15 +41,15 @@ class DeclarationWriter:
         lines = [*self.ports(), "", *self.constants(), ""]
         for _ in range(self.choices.integer(0, 2)):
             lines += self.struct()
-        for _ in range(self.choices.integer(0, 2)):
+        for _ in range(self.choices.pick((0, 1, 1, 2))):
             lines += ["", *self.pool()]
-        for _ in range(self.choices.integer(0, 3)):
+        for _ in range(self.choices.pick((0, 1, 1, 2, 3))):
             lines += ["", *self.map()]
-        for _ in range(self.choices.integer(0, 2)):
+        for _ in range(self.choices.pick((0, 1, 1, 2))):
             lines += ["", *self.meter()]
-        if self.choices.chance(40):
+        if self.choices.chance(50):
             lines += ["", *self.acl()]
-        if self.choices.chance(40):
+        if self.choices.chance(50):
             lines += ["", *self.lpm()]
         return [*lines, "", *self.counters()]
 
@@ -95,13 +95,14 @@ class DeclarationWriter:
 
     def struct(self) -> list[str]:
         name = ("Flow", "Endpoint")[len(self.world.structs)]
+        # Structs that hold a pool's values are declared with the pool.
         fields = [(f"f{i}", self.any_type()) for i in range(self.choices.integer(1, 4))]
         self.world.structs.append(Struct(name, tuple(fields)))
         return [f"struct {name} {{ {', '.join(f'{n}: {t}' for n, t in fields)} }}"]
 
     def counters(self) -> list[str]:
         lines = []
-        for i in range(self.choices.integer(0, 3)):
+        for i in range(self.choices.pick((1, 1, 2, 3, 0))):
             size = self.choices.pick(COUNTER_SIZES)
             self.world.counters.append((f"seen_{i}", size))
             lines.append(f"counter seen_{i}{f'[{size}]' if size > 1 or self.choices.chance(20) else ''};")
@@ -119,11 +120,15 @@ class DeclarationWriter:
             return [f"pool {name}: {type_} in {self.written(type_, low)} .. {self.written(type_, high)}{kept};"]
         names = [f"d{len(self.world.pools)}_{i}" for i in range(self.choices.integer(1, 3))]
         ranges = [self.range(5) for _ in names]
-        self.world.pools.append(Pool(name, tuple((n, t) for n, (t, _, _) in zip(names, ranges, strict=True))))
+        dimensions = tuple((n, t) for n, (t, _, _) in zip(names, ranges, strict=True))
+        self.world.pools.append(Pool(name, dimensions))
+        holder = Struct(f"Held_{len(self.world.pools)}", dimensions)
+        self.world.structs.append(holder)
         lines = [f"  {n}: {t} in {self.written(t, low)} .. {self.written(t, high)};"
                  for n, (t, low, high) in zip(names, ranges, strict=True)]
         return [f"pool {name} {{", *lines, *(["  preserve;"] if preserve else []),
-                *(["  per_shard;"] if self.choices.chance(10) else []), "}"]
+                *(["  per_shard;"] if self.choices.chance(10) else []), "}",
+                f"struct {holder.name} {{ {', '.join(f'{n}: {t}' for n, t in holder.fields)} }}"]
 
     def written(self, type_: Scalar, value: int) -> str:
         return literal(self.world, type_, value).text
@@ -196,7 +201,7 @@ class DeclarationWriter:
             fields.append((f"f{i}", self.any_type(), ""))
         for pool in self.world.pools:
             type_ = self.holder(pool)
-            if type_ is not None and self.choices.chance(60):
+            if type_ is not None and self.choices.chance(75):
                 at = self.choices.integer(0, len(fields))
                 fields.insert(at, (f"from_{pool.name}", type_, pool.name))
         for _, _, name in fields:
@@ -230,7 +235,7 @@ class DeclarationWriter:
         return [f"meter {name} {{", *lines, "}"]
 
     def values(self) -> list[tuple[str, Scalar]]:
-        return [(f"v{i}", self.scalar()) for i in range(self.choices.integer(0, 2))]
+        return [(f"v{i}", self.scalar()) for i in range(self.choices.pick((1, 1, 2, 0)))]
 
     def record(self, values: list[tuple[str, Scalar]]) -> str:
         shown = ", ".join(f"{n}: {self.written(t, value_of(self.choices, t))}" for n, t in values)

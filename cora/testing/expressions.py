@@ -114,11 +114,11 @@ class ExpressionWriter:
 
     def leaf(self, scope: Scope, type_: Scalar, *, typed: bool = False) -> Expr:
         """Something that is not made of other expressions."""
-        kind = self.choices.integer(0, 9)
-        fields = self.fields(scope, type_) if kind >= 4 else []
+        kind = self.choices.integer(0, 19)
+        fields = self.fields(scope, type_) if kind >= 9 else []
         if fields:
             return self.field(scope, *self.choices.pick(fields))
-        named = self.named(scope, type_) if kind >= 2 else []
+        named = self.named(scope, type_) if kind >= 3 else []
         if named:
             return self.choices.pick(named)
         loose = [n for n, v in scope.locals.items() if v.kind == "literal" and v.value < type_.limit]

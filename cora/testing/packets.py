@@ -152,6 +152,8 @@ class Traffic:
         self.recent: deque[Spec] = deque(maxlen=24)
         self.outputs: deque[tuple[int, bytes]] = deque(maxlen=24)
         self.pending: list[Spec] = []
+        # Packets worth sending again, kept for good.
+        self.corpus: list[Spec] = []
         self.tracks = any(isinstance(s, nodes.FragmentState) for s in program.states)
 
     # The next packet.
@@ -293,9 +295,10 @@ class Traffic:
 
     def again(self) -> Spec | None:
         """An earlier packet once more, perhaps from another port or with one value changed."""
-        if not self.recent:
+        known = self.corpus if self.corpus and self.choices.chance(60) else list(self.recent)
+        if not known:
             return None
-        spec = self.choices.pick(list(self.recent)).copy()
+        spec = self.choices.pick(known).copy()
         if self.choices.chance(25):
             spec.port = self.choices.integer(0, self.ports - 1)
         if self.choices.chance(35) and spec.fields:
@@ -352,9 +355,13 @@ class Traffic:
         octets = upper_bytes(whole)
         ident = self.choices.pick((1, 2, 0xFFFF, 0x10002))
         step = self.choices.pick((24, 40, 16, 64, 13, 8))
+        most = 19
+        if self.choices.chance(10):
+            # Every other piece of many: more separate ranges than a tracker keeps.
+            octets, step, most = octets + bytes(320), 8, 45
         found: list[Spec] = []
         at = 0
-        while at < len(octets) and len(found) < 19:
+        while at < len(octets) and len(found) < most:
             size = step if at else max(step, self.choices.pick((24, 8, 16, 20)))
             past = min(len(octets), at + size - (size % 8 if self.choices.chance(90) else 0) or at + 8)
             found.append(self.piece(whole, octets, at, past, ident))
@@ -364,6 +371,8 @@ class Traffic:
             found.reverse()
         elif order == 2:
             found = [*found[1:], found[0]]
+        elif most > 19:
+            found = [found[0], *found[2::2], *found[1::2]]
         elif order >= 3:
             found = self.choices.sample(found, max(1, len(found) - 1), len(found))
         if self.choices.chance(30):
@@ -371,6 +380,8 @@ class Traffic:
         if self.choices.chance(20):
             start = 8 * self.choices.integer(0, len(octets) // 8)
             odd = self.piece(whole, octets, start, min(len(octets), start + 16), ident)
+            if self.choices.chance(50):
+                odd.fragment = (start, start + 16 >= len(octets), ident)
             found.insert(self.choices.integer(0, len(found)), odd)
         return found
 

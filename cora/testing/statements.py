@@ -40,7 +40,7 @@ class StatementWriter:
     def body(self, scope: Scope, mode: Mode) -> Lines:
         """Statements, ended as the mode says; ``scope`` is changed to what is known at their end."""
         lines: Lines = []
-        for _ in range(self.choices.integer(0, max(1, 4 - scope.depth))):
+        for _ in range(self.choices.integer(0, max(1, 5 - scope.depth))):
             lines += self.statement(scope)
         if mode == END:
             lines += self.ending(scope)
@@ -76,7 +76,7 @@ class StatementWriter:
         # Where a full table rules out forward and drop and no error can be sent, only a function can go on.
         if not options:
             return self.return_(scope)
-        kind = self.choices.pick([*options, options[0]])
+        kind = self.choices.pick([*options, *options[:1] * 2])
         if kind != "reject" and scope.function is not None:
             scope.function.verdicts.add(kind)
         if kind == FORWARD:
@@ -149,11 +149,12 @@ class StatementWriter:
         return [f"{name} = {found.text};"]
 
     def store(self, scope: Scope) -> Lines | None:
-        places = [(t, h, f) for t in FIELDS_BY_TYPE for h, f in FIELDS_BY_TYPE[t]
-                  if h in scope.headers and (declared := field_of(h, f)) is not None and declared.writable]
+        places = self.stores(scope)
+        # What checksums cover, above all addresses and ports.
+        covered = [p for p in places if p[2] in ("src", "dst", "sport", "dport", "id") and p[1] != "eth"]
         if not places:
             return None
-        type_, header, name = self.choices.pick(places)
+        type_, header, name = self.choices.pick(covered if covered and self.choices.chance(50) else places)
         if self.choices.chance(30):
             value = literal(self.world, type_, field_value(self.choices, header, name))
         else:
@@ -166,6 +167,32 @@ class StatementWriter:
             return None
         name, path, type_ = self.choices.pick(places)
         return [f"{name}.{path} = {self.expressions.of(scope, type_, 2).text};"]
+
+    def reveal(self, scope: Scope, name: str | None = None) -> Lines | None:
+        """Put a value, of an entry when one is named, where a comparison of engines sees it: a counter or a header."""
+        known = dict(scope.entries())
+        paths = [(name, p, t) for p, t in known[name].scalars()] if name in known else []
+        if paths:
+            entry, path, type_ = self.choices.pick(paths)
+            found = Expr(f"{entry}.{path}", dynamic=True)
+        else:
+            type_ = self.expressions.any_type(scope)
+            found = self.expressions.of(scope, type_, 3, typed=True)
+        if self.choices.chance(60) and self.world.counters:
+            counter, size = self.choices.pick(self.world.counters)
+            index = f"[{self.choices.integer(0, size - 1)}]" if size > 1 else ""
+            return [f"count {counter}{index} by {found.text if type_ == uint(32) else f'u32({found.text})'};"]
+        places = [(t, h, f) for t, h, f in self.stores(scope) if getattr(t.ir, "bits", 1) >= 16]
+        if not places:
+            return None
+        wanted, header, field = self.choices.pick(places)
+        text = found.text if wanted == type_ else f"{wanted}({found.text})"
+        return [f"{self.expressions.field(scope, header, field).text} = {text};"]
+
+    def stores(self, scope: Scope) -> list[tuple[Scalar, str, str]]:
+        """The header fields that may be stored to, with their types."""
+        return [(t, h, f) for t in FIELDS_BY_TYPE for h, f in FIELDS_BY_TYPE[t]
+                if h in scope.headers and (declared := field_of(h, f)) is not None and declared.writable]
 
     def touch(self, scope: Scope) -> Lines | None:
         entries = [(n, t) for n, t in scope.entries() if t.kind == "map"]
@@ -260,6 +287,8 @@ class StatementWriter:
 
     def if_(self, scope: Scope, mode: Mode) -> Lines:
         condition = self.expressions.of(scope, BOOLEAN, 3)
+        if not condition.dynamic and self.choices.chance(70):
+            condition = self.expressions.comparison(scope, BOOLEAN, 3)
         self.spend(scope, 2)
         return self.two_ways(scope, f"if {condition.text}", mode, condition.dynamic, ())
 
@@ -368,22 +397,39 @@ class StatementWriter:
             body = self.body(arms[1][1], miss)
             scope.join([s for _, s, m in arms if m == FALL])
             return [head, "  miss {", *indented(indented(body)), "  }", "}"]
+        start = self.used(hit_scope, name, table)
         if shape == 8 and miss == FALL:
-            body = self.body(hit_scope, hit)
+            body = [*start, *self.body(hit_scope, hit)]
             scope.join([s for _, s, m in arms if m == FALL])
             return [head, f"  hit{name} {{", *indented(indented(body)), "  }", "}"]
         yes, no = self.arms(scope, arms)
-        return [head, f"  hit{name} {{", *indented(indented(yes)), "  }", "  miss {", *indented(indented(no)), "  }",
-                "}"]
+        return [head, f"  hit{name} {{", *indented(indented([*start, *yes])), "  }",
+                "  miss {", *indented(indented(no)), "  }", "}"]
 
     def with_entry(self, scope: Scope, table: Table) -> tuple[Scope, str]:
         """The scope of an arm that gets an entry, and how its head names it."""
         inner = scope.child()
-        if self.choices.chance(85):
+        if self.choices.chance(90):
             name = scope.fresh("e")
             inner.locals[name] = Local("entry", None, table)
             return inner, f" {name}"
         return inner, ""
+
+    def used(self, scope: Scope, name: str, table: Table) -> Lines:
+        """First statements of an arm that make much of its entry."""
+        lines: Lines = []
+        if not name:
+            return lines
+        entry = name.strip()
+        if table.kind == "map" and self.choices.chance(45):
+            lines.append(f"touch {entry}{self.as_class(table)};")
+        if table.fields and self.choices.chance(60):
+            lines += self.reveal(scope, entry) or []
+        places = table.writable() if table.kind == "map" else []
+        if places and self.choices.chance(40):
+            path, type_ = self.choices.pick(places)
+            lines.append(f"{entry}.{path} = {self.expressions.of(scope, type_, 2).text};")
+        return lines
 
     def lookup_or_insert(self, scope: Scope, mode: Mode) -> Lines | None:
         """The common idiom: find the entry of a key, else make it."""
@@ -399,7 +445,7 @@ class StatementWriter:
         hit, miss = self.modes(2, mode)
         hit_scope, name = self.with_entry(scope, table)
         miss_scope = scope.child()
-        found = self.body(hit_scope, hit)
+        found = [*self.used(hit_scope, name, table), *self.body(hit_scope, hit)]
         made = self.inserted(miss_scope, table, miss, parts)
         scope.join([s for s, m in ((hit_scope, hit), (miss_scope, miss)) if m == FALL])
         return [f"lookup {place}[{operand}] {{", f"  hit{name} {{", *indented(indented(found)), "  }", "  miss {",
@@ -440,9 +486,10 @@ class StatementWriter:
         ok_scope, name = self.with_entry(scope, table)
         full_scope = scope.child()
         full_scope.forbid = forbid
+        start = self.reveal(ok_scope, name.strip()) or [] if name and self.choices.chance(50) else []
         yes, no = self.arms(scope, [("ok", ok_scope, ok), ("full", full_scope, full)])
-        return [head, f"  ok{name} {{", *indented(indented(yes)), "  }", "  full {", *indented(indented(no)), "  }",
-                "}"]
+        return [head, f"  ok{name} {{", *indented(indented([*start, *yes])), "  }", "  full {", *indented(indented(no)),
+                "  }", "}"]
 
     def field_value(self, scope: Scope, path: str, type_: Scalar | Struct, known: dict[str, str]) -> str:
         """The value of an entry field, made of the key's components where it is part of the key."""
@@ -461,10 +508,10 @@ class StatementWriter:
             names = {name for name, _ in pool.dimensions}
             hidden = bool(names & seen)
             seen |= names
-            if hidden or self.choices.chance(40):
+            if hidden or self.choices.chance(30):
                 continue
             for name, type_ in pool.dimensions:
-                wishes[name] = self.expressions.of(scope, type_, 1).text
+                wishes[name] = self.expressions.component(scope, type_, set())
         return f" prefer {', '.join(f'{n} = {t}' for n, t in wishes.items())}" if wishes else ""
 
     def police(self, scope: Scope, mode: Mode) -> Lines | None:
@@ -537,10 +584,10 @@ class StatementWriter:
 
 
 _SIMPLE: list[tuple[int, Callable[[StatementWriter, Scope], Lines | None]]] = [
-    (5, StatementWriter.store), (4, StatementWriter.let), (3, StatementWriter.count), (2, StatementWriter.var),
+    (7, StatementWriter.store), (4, StatementWriter.let), (2, StatementWriter.count), (2, StatementWriter.var),
     (3, StatementWriter.assign), (3, StatementWriter.touch), (3, StatementWriter.store_entry),
-    (2, StatementWriter.delete), (4, StatementWriter.call)]
+    (4, StatementWriter.delete), (4, StatementWriter.call), (6, StatementWriter.reveal)]
 _COMPOUND: list[tuple[int, Callable[[StatementWriter, Scope, Mode], Lines | None]]] = [
-    (4, StatementWriter.if_), (2, StatementWriter.if_header), (4, StatementWriter.lookup),
-    (5, StatementWriter.lookup_or_insert), (2, StatementWriter.insert), (3, StatementWriter.match),
-    (3, StatementWriter.police)]
+    (4, StatementWriter.if_), (2, StatementWriter.if_header), (5, StatementWriter.lookup),
+    (6, StatementWriter.lookup_or_insert), (2, StatementWriter.insert), (3, StatementWriter.match),
+    (4, StatementWriter.police)]

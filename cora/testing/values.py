@@ -37,7 +37,8 @@ FIELD_VALUES: dict[tuple[str, str], tuple[int, ...]] = {
     ("ipv6", "flow"): (0, 0x12345, 0xFFFFF), ("ipv6", "dscp"): (0, 46), ("ipv6", "ecn"): (0, 3),
     ("tcp", "flags"): (0x02, 0x10, 0x12, 0x11, 0x04, 0x18, 0xFF, 0), ("tcp", "data_offset"): (5, 6, 15),
     ("tcp", "window"): (0, 65535, 1000), ("tcp", "seq"): (0, 1, 0xFFFFFFFF), ("tcp", "urgent"): (0, 1),
-    ("udp", "length"): (8, 9, 20), ("icmp", "type"): (8, 0, 3, 11, 13, 5, 4, 12), ("icmp", "code"): (0, 1, 4, 13),
+    ("udp", "length"): (8, 9, 20), ("icmp", "type"): (8, 0, 3, 11, 13, 5, 4, 12, 9, 30),
+    ("icmp", "code"): (0, 1, 4, 13),
     ("icmp", "id"): IDS, ("icmp", "seq"): (0, 1, 0xFFFF), ("icmp6", "type"): (128, 129, 1, 2, 3, 4, 135),
     ("icmp6", "code"): (0, 1, 4), ("icmp6", "id"): IDS, ("icmp6", "seq"): (0, 1, 0xFFFF),
 }

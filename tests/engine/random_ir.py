@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from cora.ir import nodes as n
 from cora.ir.headers import ALSO_PROVIDES, field_of, header_type
 from cora.ir.span import Span
 from cora.ir.types import BOOL, U8, U16, U32, U64, U128, EntryRef, Type, UInt, bits_of
+from cora.testing import Packet
 
 AT = Span("random.nf", 1, 1, 1, 2)
 U12, U33 = UInt(12), UInt(33)
@@ -62,8 +63,8 @@ class Generator:
         line = n.PoolState("line", (n.PoolRange("x", U8, 1, r.randint(2, 90), AT),), False, False, AT)
         plain = n.MapState(
             "plain", (n.FieldDecl("key", U16, AT), n.FieldDecl("wide", U128, AT), n.FieldDecl("v", U12, AT),
-                      n.FieldDecl("flag", BOOL, AT)), (n.KeyDecl("k", ("key", "wide"), AT),), (), r.randint(1, 5), classes,
-            0, self._full(), True, True, False, AT)
+                      n.FieldDecl("flag", BOOL, AT)), (n.KeyDecl("k", ("key", "wide"), AT),), (), r.randint(1, 5),
+            classes, 0, self._full(), True, True, False, AT)
         pair = n.MapState(
             "pair", (n.FieldDecl("src", U32, AT), n.FieldDecl("port", U16, AT), n.FieldDecl("a", U32, AT),
                      n.FieldDecl("p", U16, AT), n.FieldDecl("x", U8, AT), n.FieldDecl("seen", U64, AT)),
@@ -73,7 +74,8 @@ class Generator:
         twice = n.MapState(
             "twice", (n.FieldDecl("x", U8, AT), n.FieldDecl("y", U8, AT), n.FieldDecl("z", U8, AT)),
             (n.KeyDecl("k", ("z",), AT), n.KeyDecl("r", ("x", "y"), AT)),
-            (n.AllocDecl("line", ("x",), AT), n.AllocDecl("line", ("y",), AT)), 3, (), 0, self._full(), True, True, False, AT)
+            (n.AllocDecl("line", ("x",), AT), n.AllocDecl("line", ("y",), AT)), 3, (), 0, self._full(), True, True, False,
+            AT)
         meters = [n.MeterState(f"meter_{a}", (n.FieldDecl("k", U16, AT),), r.randint(1, 3), a, r.choice([0, 100, 3001]),
                                r.choice([50, 150, 4000]), r.choice([0, 90, 2000]), r.choice([100, 5000]),
                                r.choice([80, 300]), r.choice([2, 9]) * SECOND, 0, self._full(), True, True, False, AT)
@@ -132,7 +134,8 @@ class Generator:
         if kind < 0.75 and family is not None:
             source = self._value(U32 if family == "ipv4" else U128)
             return self._add([n.Const(source, self._number(source.type), AT)],
-                             n.Reject(r.choice(("no", "never")), family, r.choice((3, 11)), r.randint(0, 9), source, AT))
+                             n.Reject(r.choice(("no", "never")), family, r.choice((3, 11)), r.randint(0, 9), source,
+                                      AT))
         return self._add([], n.Drop(r.choice(("no", "dull", "late")), AT), stem="drop")
 
     def _entry(self) -> None:
@@ -193,8 +196,8 @@ class Generator:
             return self._body(scope, 3)
         names = ("tcp", "udp", "icmp") if family == "ipv4" else ("tcp", "udp", "icmp6")
         inner = "quoted." + self.random.choice(names)
-        return self._extract(scope, f"quoted.{family}",
-                             lambda s: self._extract(s, inner, lambda t: self._body(t, 3)), limit=self.random.randint(1, 2))
+        return self._extract(scope, f"quoted.{family}", lambda s: self._extract(s, inner, lambda t: self._body(t, 3)),
+                             limit=self.random.randint(1, 2))
 
     def _body(self, scope: Scope, depth: int) -> str:
         """Some instructions and, unless it is deep enough, something that branches."""
@@ -315,14 +318,14 @@ class Generator:
 
     def _binary(self, scope: Scope, out: list[n.Instruction]) -> None:
         type_ = self.random.choice(WIDTHS)
-        ops = ("and", "or", "xor") if type_ == BOOL else (
+        ops: tuple[n.BinaryOp, ...] = ("and", "or", "xor") if type_ == BOOL else (
             "add", "sub", "mul", "div", "mod", "and", "or", "xor", "shl", "shr", "min", "max")
         left, right = self._want(scope, out, type_), self._want(scope, out, type_)
         self._keep(scope, out, n.Binary(self._value(type_), self.random.choice(ops), left, right, AT))
 
     def _compare(self, scope: Scope, out: list[n.Instruction]) -> None:
         type_ = self.random.choice(WIDTHS)
-        ops = ("eq", "ne") if type_ == BOOL else ("eq", "ne", "lt", "le", "gt", "ge")
+        ops: tuple[n.CompareOp, ...] = ("eq", "ne") if type_ == BOOL else ("eq", "ne", "lt", "le", "gt", "ge")
         left, right = self._want(scope, out, type_), self._want(scope, out, type_)
         self._keep(scope, out, n.Compare(self._value(BOOL), self.random.choice(ops), left, right, AT))
 
@@ -342,7 +345,8 @@ class Generator:
         self._keep(scope, out, n.Unary(self._value(type_), "not" if type_ == BOOL else "invert", operand, AT))
 
     def _meta(self, scope: Scope, out: list[n.Instruction]) -> None:
-        what, type_ = self.random.choice((("time", U64), ("size", U32), ("port", U16)))
+        kinds: tuple[tuple[n.MetaWhat, Type], ...] = (("time", U64), ("size", U32), ("port", U16))
+        what, type_ = self.random.choice(kinds)
         self._keep(scope, out, n.Meta(self._value(type_), what, AT))
 
     def _count(self, scope: Scope, out: list[n.Instruction]) -> None:
@@ -386,16 +390,6 @@ def replace_headers(scope: Scope, *headers: str) -> Scope:
     return out
 
 
-@dataclass(frozen=True)
-class RandomPacket:
-    """A packet as `Reference.process` and the native engine take it."""
-
-    port: int
-    time_ns: int
-    frame: bytes
-    wirelen: int
-
-
 class Packets:
     """Packets over few addresses and ports, with every oddity the contract has a rule for."""
 
@@ -403,7 +397,7 @@ class Packets:
         self.random = random.Random(seed)
         self.time = 10 * SECOND
 
-    def make(self) -> RandomPacket:
+    def make(self) -> Packet:
         r = self.random
         self.time += r.choice([0, 1, 1000, SECOND // 3, SECOND, -SECOND, 2 * SECOND, SECOND // 10])
         frame = self._frame()
@@ -418,7 +412,7 @@ class Packets:
             frame = frame[:r.randint(0, len(frame))]
         if r.random() < 0.05:
             wirelen = len(frame)
-        return RandomPacket(r.randint(0, 1), max(0, self.time), frame, wirelen)
+        return Packet(r.randint(0, 1), max(0, self.time), frame, wirelen)
 
     def _frame(self) -> bytes:
         r = self.random
@@ -435,16 +429,19 @@ class Packets:
     def _ipv4(self, *, quoted: bool = False) -> bytes:
         r = self.random
         proto = r.choice([6, 17, 17, 1, 136, 50])
-        source = bytes([10, 0, 0, r.randint(1, 3)]) if r.random() < 0.9 else r.choice([bytes(4), b"\x7f\0\0\1", b"\xe0\0\0\1"])
+        source = bytes([10, 0, 0, r.randint(1, 3)])
+        if r.random() < 0.1:
+            source = r.choice([bytes(4), b"\x7f\0\0\1", b"\xe0\0\0\1"])
         target = bytes([10, 0, 1, r.randint(1, 3)]) if r.random() < 0.9 else b"\xff" * 4
-        options = r.choice([b"", b"", b"\x01\x01\x01\x00", b"\x83\x07\x04abcde\0\0\0\0"[:8], b"\x07\x04ab", b"\x44\x01ab"])
+        options = r.choice([b"", b"", b"\x01\x01\x01\x00", b"\x83\x07\x04abcde", b"\x07\x04ab", b"\x44\x01ab"])
         payload = self._upper(proto, v6=False, quoted=quoted)
         flags, chosen = 0, payload
         if not quoted and r.random() < 0.35:
             flags, chosen = self._cut(payload)
         head = bytearray(bytes([0x40 | 5 + len(options) // 4, r.randrange(256)])
                          + (20 + len(options) + len(chosen)).to_bytes(2, "big") + r.choice([b"\0\1", b"\0\2"])
-                         + flags.to_bytes(2, "big") + bytes([r.choice([1, 64]), proto, 0, 0]) + source + target + options)
+                         + flags.to_bytes(2, "big") + bytes([r.choice([1, 64]), proto, 0, 0]) + source + target
+                         + options)
         head[10:12] = ones_complement(bytes(head)).to_bytes(2, "big")
         return bytes(head) + chosen
 
@@ -473,15 +470,16 @@ class Packets:
             extra = r.choice([0, 60, 43, 51, 44])
             body = bytes([kind, 0 if extra != 51 else 1]) + bytes(6 if extra != 51 else 10)
             payload, kind = body + payload, extra
-        head = bytes([0x60, 0, 0, 0]) + len(payload).to_bytes(2, "big") + bytes([kind, r.choice([1, 64])]) + source + target
-        return head + payload
+        head = bytes([0x60, 0, 0, 0]) + len(payload).to_bytes(2, "big") + bytes([kind, r.choice([1, 64])])
+        return head + source + target + payload
 
     def _upper(self, proto: int, *, v6: bool, quoted: bool) -> bytes:
         r = self.random
         ports = r.choice([b"\x03\xfd", b"\x10\0", b"\0\1"]) + r.choice([b"\0\x35", b"\x07\xd0"])
         data = r.randbytes(r.randint(0, 24))
         if proto == 6:
-            return ports + r.randbytes(8) + bytes([r.choice([0x50, 0x50, 0x60, 0x40]), r.randrange(256)]) + r.randbytes(6) + data
+            offset = r.choice([0x50, 0x50, 0x60, 0x40])
+            return ports + r.randbytes(8) + bytes([offset, r.randrange(256)]) + r.randbytes(6) + data
         if proto == 17:
             length = 8 + len(data) if r.random() < 0.9 else r.randint(0, 60)
             return ports + length.to_bytes(2, "big") + r.choice([b"\0\0", b"\xff\xff", r.randbytes(2)]) + data
@@ -507,7 +505,7 @@ def random_program(seed: int) -> n.Program:
     return Generator(seed).program()
 
 
-def random_packets(seed: int, count: int) -> list[RandomPacket]:
+def random_packets(seed: int, count: int) -> list[Packet]:
     """Packets in file order; time stamps may step back."""
     source = Packets(seed)
     return [source.make() for _ in range(count)]

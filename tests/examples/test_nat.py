@@ -102,7 +102,9 @@ def test_icmp_echo_identifier_is_the_port(nat: Start) -> None:
     box = nat()
     assert box.send("inside", echo(A, 2000, S)).out("outside") == wire(echo(E, 2000, S, ttl=63))
     assert box.send("inside", echo(B, 2000, S)).out("outside") == wire(echo(E, 2002, S, ttl=63))
+    assert box.send("inside", echo(B, 2000, S)).out("outside") == wire(echo(E, 2002, S, ttl=63))
     assert box.send("outside", echo_reply(S, 2002, E)).out("inside") == wire(echo_reply(S, 2000, B, ttl=63))
+    assert (box.counter("translated_out")[0], box.counter("translated_in")[0]) == (3, 1)
 
 
 def test_icmp_time_stamp_is_translated(nat: Start) -> None:
@@ -1009,8 +1011,10 @@ def quoted_udp(src: str, sport: int, ttl: int = 60, **ip: Any) -> Packet:
 @pytest.mark.parametrize(("kind", "code"), [(3, 1), (3, 3), (3, 4), (11, 0), (11, 1), (12, 0)])
 def test_icmp_error_inbound_is_led_by_the_quoted_packet(nat: Start, kind: int, code: int) -> None:
     box = nat()
-    box.send("inside", quoted_udp(A, 2000)).out("outside")
-    error = icmp_error(S2, E, quoted_udp(E, 2000), kind, code)
+    crowd(box)
+    port = external_port(box.send("inside", quoted_udp(A, 2000)).out("outside"))
+    assert port != 2000
+    error = icmp_error(S2, E, quoted_udp(E, port), kind, code)
     assert box.send("outside", error).out("inside") == wire(icmp_error(S2, A, quoted_udp(A, 2000), kind, code, ttl=63))
 
 
@@ -1103,9 +1107,11 @@ def test_icmp_error_neither_refreshes_nor_deletes(nat: Start) -> None:
 
 def test_icmp_error_outbound(nat: Start) -> None:
     box = nat()
-    box.send("inside", udp(A, 2000, S, 53)).out("outside")
+    crowd(box)
+    port = external_port(box.send("inside", udp(A, 2000, S, 53)).out("outside"))
+    assert port != 2000
     out = box.send("inside", icmp_error(A, S, udp(S, 53, A, 2000, b"answer"))).out("outside")
-    assert out == wire(icmp_error(E, S, udp(S, 53, E, 2000, b"answer"), ttl=63))
+    assert out == wire(icmp_error(E, S, udp(S, 53, E, port, b"answer"), ttl=63))
 
 
 def test_icmp_error_outbound_from_a_router_inside(nat: Start) -> None:
@@ -1169,18 +1175,27 @@ def test_icmp_error_fragmented_is_not_translated_by_guess(nat: Start) -> None:
 # --- hairpin ---
 
 
+def crowd(box: Box) -> None:
+    """Takes the external ports that A and B would keep, so that every port changes."""
+    for port in (2000, 4000):
+        box.send("inside", udp("10.0.0.9", port, S2, 53), 0).out("outside")
+
+
 def hairpin_pair(box: Box) -> tuple[int, int]:
     """B's external port (towards S) and the port A gets when it writes to it."""
+    crowd(box)
     owned = external_port(box.send("inside", udp(B, 4000, S, 53), 0).out("outside"))
-    return owned, external_port(box.send("inside", udp(A, 2000, E, owned, b"hello"), 0).out("inside"))
+    own = external_port(box.send("inside", udp(A, 2000, E, owned, b"hello"), 0).out("inside"))
+    assert len({owned, own, 2000, 4000}) == 4
+    return owned, own
 
 
 def test_hairpin_loops_back_with_both_addresses_rewritten(nat: Start) -> None:
     box = nat()
-    owned = external_port(box.send("inside", udp(B, 4000, S, 53)).out("outside"))
+    owned, own = hairpin_pair(box)
     out = box.send("inside", udp(A, 2000, E, owned, b"hello")).out("inside")
-    assert out == wire(udp(E, 2000, B, 4000, b"hello", ttl=63))
-    assert box.counter("hairpinned")[0] == 1
+    assert out == wire(udp(E, own, B, 4000, b"hello", ttl=63))
+    assert box.counter("hairpinned")[0] == 2
 
 
 def test_hairpin_answer_comes_from_the_endpoint_written_to(nat: Start) -> None:
@@ -1189,14 +1204,15 @@ def test_hairpin_answer_comes_from_the_endpoint_written_to(nat: Start) -> None:
     owned, own = hairpin_pair(box)
     out = box.send("inside", udp(B, 4000, E, own, b"answer")).out("inside")
     assert out == wire(udp(E, owned, A, 2000, b"answer", ttl=63))
-    assert len(box.entries("conns")) == 2
+    # The crowd's two, A's and B's: the answer needed none of its own.
+    assert len(box.entries("conns")) == 4
 
 
 def test_hairpin_without_checksum_stays_without(nat: Start) -> None:
     box = nat()
-    owned, _ = hairpin_pair(box)
+    owned, own = hairpin_pair(box)
     out = box.send("inside", udp(A, 2000, E, owned, zero=True)).out("inside")
-    assert out == wire(udp(E, 2000, B, 4000, ttl=63, zero=True))
+    assert out == wire(udp(E, own, B, 4000, ttl=63, zero=True))
 
 
 def test_hairpin_tcp_handshake_and_data(nat: Start) -> None:

@@ -193,6 +193,27 @@ def test_out_of_time_falls_back_on_the_simple_placements(monkeypatch: pytest.Mon
     assert made.throughput_pps >= 5_000_000
 
 
+@pytest.mark.parametrize("kept", [1, 2, 3])
+def test_out_of_time_later_keeps_what_was_found(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first goals' results stand when the time ends before the later ones."""
+    calls = 0
+    whole = Search.best
+
+    def some(self: Search, *args: Any, **more: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls > kept:
+            raise OutOfTime
+        return whole(self, *args, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Search, "best", some)
+        made = planned(rate_pps=18e6)
+    full = planned(rate_pps=18e6)
+    assert made.cores == full.cores
+    assert made.figure("host work").value == pytest.approx(full.figure("host work").value, rel=1e-3)
+
+
 def test_a_target_that_uses_what_it_does_not_have() -> None:
     program = nat_like()
     target = target_of()

@@ -116,7 +116,7 @@ CORRUPTED: list[tuple[str, Callable[[], str], Kind, str]] = [
     ("inner field missing", lambda: changed("states", 1, "tier", drop=True), Kind.BAD_PLAN,
      r"states\[1\].tier is missing"),
     ("field unknown", lambda: changed("states", 0, "colour", value=1), Kind.BAD_PLAN,
-     r"states\[0\].colour: a plan has no such field"),
+     r"states\[0\].colour: there is no such field"),
     ("wrong type", lambda: changed("cores", value="two"), Kind.BAD_PLAN,
      'cores: expected a whole number, found "two"'),
     ("bool for int", lambda: changed("cores", value=True), Kind.BAD_PLAN,

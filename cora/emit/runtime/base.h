@@ -3,6 +3,7 @@
 #ifndef CORA_BASE_H
 #define CORA_BASE_H
 
+#include <setjmp.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -108,8 +109,13 @@ static inline uint64_t cora_min64(uint64_t a, uint64_t b) { return a < b ? a : b
 /* a + b, or UINT64_MAX when that does not fit. */
 static inline uint64_t cora_add_capped(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 
+/* Where to go when there is no memory, set while an engine is made or run: the process that uses the engine goes on. */
+static _Thread_local jmp_buf *cora_rescue;
+
 CORA_COLD void cora_out_of_memory(size_t wanted)
 {
+    if (cora_rescue)
+        longjmp(*cora_rescue, 1);
     fprintf(stderr, "cora: out of memory (%zu bytes wanted)\n", wanted);
     abort();
 }

@@ -196,10 +196,8 @@ static size_t cora_read_batch(struct cora_engine *E, const struct cora_record *r
 static void cora_end_batch(struct cora_engine *E, size_t n) { (void)E, (void)n; }
 #endif
 
-/* Processes records until all are done or the output buffer holds `output_limit` bytes; returns how many were.
- * `verdicts`: NULL, or room for `count`. */
-size_t cora_run(struct cora_engine *E, const struct cora_record *records, size_t count, uint16_t *verdicts,
-                size_t output_limit)
+CORA_COLD size_t cora_run_batches(struct cora_engine *E, const struct cora_record *records, size_t count,
+                                  uint16_t *verdicts, size_t output_limit)
 {
     size_t done = 0;
     E->core.verdicts = verdicts;
@@ -233,8 +231,23 @@ size_t cora_run(struct cora_engine *E, const struct cora_record *records, size_t
     return done;
 }
 
-/* `config`: CORA_CONFIG_SIZE packed bytes; `seed`: keys of the hash functions, which no result depends on. */
-struct cora_engine *cora_create(const uint8_t *config, uint32_t options, const uint64_t seed[8])
+/* Processes records until all are done or the output buffer holds `output_limit` bytes; returns how many were, or
+ * SIZE_MAX when memory ran out: the engine can only be destroyed then. `verdicts`: NULL, or room for `count`. */
+size_t cora_run(struct cora_engine *E, const struct cora_record *records, size_t count, uint16_t *verdicts,
+                size_t output_limit)
+{
+    jmp_buf rescue;
+    if (setjmp(rescue)) {
+        cora_rescue = NULL;
+        return SIZE_MAX;
+    }
+    cora_rescue = &rescue;
+    size_t done = cora_run_batches(E, records, count, verdicts, output_limit);
+    cora_rescue = NULL;
+    return done;
+}
+
+CORA_COLD struct cora_engine *cora_make(const uint8_t *config, uint32_t options, const uint64_t seed[8])
 {
     struct cora_engine *E = aligned_alloc(64, (sizeof *E + 63) & ~(size_t)63);
     if (!E)
@@ -257,6 +270,21 @@ struct cora_engine *cora_create(const uint8_t *config, uint32_t options, const u
     c->path_mask = c->path_total > CORA_PATH_ARRAY ? 1023 : c->path_total;
     c->paths = cora_zeroed(c->path_mask + 1, sizeof *c->paths);
 #endif
+    return E;
+}
+
+/* `config`: CORA_CONFIG_SIZE packed bytes; `seed`: keys of the hash functions, which no result depends on. NULL: there
+ * is no memory for the tables. */
+struct cora_engine *cora_create(const uint8_t *config, uint32_t options, const uint64_t seed[8])
+{
+    jmp_buf rescue;
+    if (setjmp(rescue)) {
+        cora_rescue = NULL;
+        return NULL;
+    }
+    cora_rescue = &rescue;
+    struct cora_engine *E = cora_make(config, options, seed);
+    cora_rescue = NULL;
     return E;
 }
 

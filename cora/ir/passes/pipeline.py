@@ -139,4 +139,4 @@ def _shown(step: Pass) -> str:
 
 
 def _summary(kind: type[Any]) -> str:
-    return (kind.__doc__ or "").strip().splitlines()[0].rstrip(".")
+    return (kind.__doc__ or "").strip().splitlines()[0].rstrip(".").replace("``", "'")
