@@ -1,9 +1,9 @@
 """Compares engines over random programs and packets; a long run, not a test.
 
-    python benchmarks/fuzz_engines.py [--seeds 0:200] [--packets 300] [--engine native|sanitized|none]
+    python benchmarks/fuzz_engines.py [--seeds 0:200] [--packets 800] [--engine native|sanitized|none]
 
 For every seed: the program must load and survive printing and parsing of its IR; the reference must run on packets
-that were searched to take its branches and on random ones; the engine must report the same events, totals and state.
+that were searched to take its branches; the engine must report the same events, totals and state.
 Every fifth seed each runs with ``ignore_checksums`` and with ``headers_only``. A failure is made small and printed with
 its packets; the exit code is 1 then. What the engine refuses (a stated limit) is counted and shown, not hidden.
 """
@@ -25,10 +25,10 @@ from cora.ir.text import parse_program, print_program
 from cora.testing import (
     Generated,
     Packet,
-    covering_packets,
+    coverage_of,
     difference,
+    exercising_packets,
     generate,
-    random_packets,
     run_native,
     run_reference,
     run_sanitized,
@@ -94,14 +94,14 @@ def one(seed: int, budget: int, engine: Execution | None, tally: Tally) -> str |
         return f"the IR text does not read back:\n{case}"
     options = options_of(seed)
     try:
-        covering = covering_packets(program, seed, budget, options)
+        packets = exercising_packets(program, seed, budget, options)
+        taken = coverage_of(program, packets, options).fraction
     except Exception:  # the reference runs inside the search
         return f"the reference raised: {traceback.format_exc(limit=-3)}\n{case}"
-    packets = [*covering.packets, *random_packets(program, seed, budget // 3, options)]
     tally.programs += 1
     tally.blocks += len(program.blocks)
     tally.packets += len(packets)
-    tally.coverage += covering.coverage.fraction
+    tally.coverage += taken
     try:
         found = check(engine, program, packets, options)
     except CoraError as error:
@@ -123,7 +123,7 @@ def report(case: Generated, packets: Sequence[Packet], engine: Execution | None,
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="0:200", help="first:past, default 0:200")
-    parser.add_argument("--packets", type=int, default=300, help="packets of the search for each program, default 300")
+    parser.add_argument("--packets", type=int, default=800, help="packets for each program, default 800")
     parser.add_argument("--engine", choices=ENGINES, default="native")
     arguments = parser.parse_args()
     first, past = map(int, arguments.seeds.split(":"))

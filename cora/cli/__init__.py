@@ -108,7 +108,8 @@ def main(args: list[str] | None = None) -> None:
 
 
 def _tell(text: str) -> None:
-    if not sys.stderr.isatty():
+    # no-color.org: any value switches colour off.
+    if not sys.stderr.isatty() or os.environ.get("NO_COLOR"):
         print(text, file=sys.stderr)
         return
     styled: list[Any] = []

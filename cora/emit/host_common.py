@@ -8,7 +8,7 @@ from cora.emit.layout import Row
 from cora.emit.names import value_type
 from cora.errors import Kind, fail
 from cora.ir.nodes import FieldDecl, MapState, MeterState
-from cora.ir.types import Type, bits_of, bytes_of
+from cora.ir.types import Type, bits_of
 
 Lines = list[str]
 
@@ -39,15 +39,15 @@ def arguments(items: Sequence[str]) -> str:
     return "".join(f", {i}" for i in items)
 
 
-def struct_fields(fields: Sequence[tuple[str, Type]]) -> Lines:
-    """Members of a structure, widest first so that there are no holes."""
-    ordered = sorted(fields, key=lambda f: -bytes_of(f[1]))
-    return [f"    {value_type(t)} {name};" for name, t in ordered]
+def struct_members(members: Sequence[tuple[int, str]]) -> Lines:
+    """Members of a structure given as (bytes, declaration), widest first so that there are no holes."""
+    return [f"    {text}" for _, text in sorted(members, key=lambda m: -m[0])]
 
 
-def alignment(bytes_used: int) -> int:
+def alignment(members: Sequence[tuple[int, str]]) -> int:
     """An entry of up to 64 bytes never straddles cache lines, a larger one starts on one."""
-    return next((a for a in (16, 32, 64) if bytes_used <= a), 64)
+    used = sum(size for size, _ in members)
+    return next((a for a in (16, 32, 64) if used <= a), 64)
 
 
 def key_words(fields: Sequence[tuple[str, Type]], where: MapState | MeterState) -> list[str]:

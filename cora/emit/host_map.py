@@ -61,17 +61,16 @@ class HostMap:
 
     def structures(self) -> Lines:
         t = self.table
-        hidden = [("last", 8, "uint64_t last; /* ns */")]
+        members = [(bytes_of(ty), f"{value_type(ty)} {name};") for name, ty in self.fields]
+        members.append((8, "uint64_t last; /* ns */"))
         if self.checked:
-            hidden.append(("life", 4, "uint32_t life; /* changes when the entry is removed */"))
-        hidden += [(self.pool_index(i), 4, f"uint32_t {self.pool_index(i)};") for i in range(len(self.state.allocs))]
-        hidden += [("timeout", 1, "uint8_t timeout; /* class */"), ("live", 1, "uint8_t live;")]
-        used = sum(bytes_of(ty) for _, ty in self.fields) + sum(size for _, size, _ in hidden)
+            members.append((4, "uint32_t life; /* changes when the entry is removed */"))
+        members += [(4, f"uint32_t {self.pool_index(i)};") for i in range(len(self.state.allocs))]
+        members += [(1, "uint8_t timeout; /* class */"), (1, "uint8_t live;")]
         return [
             f"struct {t}_entry {{",
-            *common.struct_fields(self.fields),
-            *(f"    {text}" for _, _, text in hidden),
-            f"}} __attribute__((aligned({common.alignment(used)})));",
+            *common.struct_members(members),
+            f"}} __attribute__((aligned({common.alignment(members)})));",
             "",
             f"struct {t} {{",
             f"    struct {t}_entry *entries;",
@@ -312,7 +311,8 @@ class HostMap:
     def _link(self, last: str, timeout: str, hash_of: Callable[[int], str]) -> Lines:
         """Makes the filled entry ``at`` findable; ``hash_of`` maps a key's number to its hash expression."""
         t = self.table
-        out = [f"    e->last = {last};", f"    e->timeout = {timeout};", "    e->live = 1;"]
+        out = [f"    e->last = {last};", f"    e->timeout = {timeout};"] if last == "now" else []
+        out.append("    e->live = 1;")
         out += [f"    cora_index_add(&E->{t}.{self.index(i)}, {hash_of(i)}, at);" for i in range(len(self.state.keys))]
         out += [f"    cora_recency_add(&E->{t}.recency, at);"] if self.lru else []
         if self.classes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cora.emit import host_common as common
 from cora.emit.host_common import Lines
 from cora.emit.layout import FIRST_CREDIT, LAST, SECOND_CREDIT, meter_row
-from cora.emit.names import Names, comment, literal
+from cora.emit.names import Names, comment, literal, value_type
 from cora.errors import Kind, fail
 from cora.ir.nodes import MeterState
 from cora.ir.types import U64, bytes_of
@@ -31,14 +31,12 @@ class HostMeter:
 
     def structures(self) -> Lines:
         t = self.table
-        used = sum(bytes_of(ty) for _, ty in self.fields) + 32 + 8 + 1
+        members = [(bytes_of(ty), f"{value_type(ty)} {name};") for name, ty in self.fields]
+        members += [(32, "struct cora_buckets buckets;"), (8, "uint64_t last; /* ns */"), (1, "uint8_t live;")]
         return [
             f"struct {t}_entry {{",
-            "    struct cora_buckets buckets;",
-            *common.struct_fields(self.fields),
-            "    uint64_t last; /* ns */",
-            "    uint8_t live;",
-            f"}} __attribute__((aligned({common.alignment(used)})));",
+            *common.struct_members(members),
+            f"}} __attribute__((aligned({common.alignment(members)})));",
             "",
             f"struct {t} {{",
             f"    struct {t}_entry *entries;",

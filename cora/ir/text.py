@@ -193,7 +193,8 @@ _SHOW: dict[str, Callable[[Any], str]] = {
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<string>"(?:[^"\\]|\\.)*")|(?P<span>@(?:"(?:[^"\\]|\\.)*":)?\d+:\d+-\d+:\d+)|(?P<value>%[\w.]+)"""
-    r"""|(?P<ref>ref<[\w.]+>)|(?P<arrow>->)|(?P<word>[A-Za-z_][\w.]*|\d+)|(?P<mark>[-(){}\[\],:=/]))"""
+    r"""|(?P<ref>ref<[\w.]+>)|(?P<arrow>->)|(?P<word>[A-Za-z_][\w.]*|\d+)|(?P<mark>[-(){}\[\],:=/]))""",
+    re.ASCII,
 )
 _SPAN = re.compile(r'@(?:("(?:[^"\\]|\\.)*"):)?(\d+):(\d+)-(\d+):(\d+)$')
 
@@ -210,7 +211,7 @@ def parse_program(text: str, where: str = "<ir>") -> Program:
 class _Parser:
     def __init__(self, text: str, where: str) -> None:
         self.where = where
-        self.lines = [(i, line) for i, line in enumerate(text.splitlines(), 1) if line.strip()]
+        self.lines = [(i, line) for i, line in enumerate(text.split("\n"), 1) if line.strip()]
         self.at = 0
         self.file = ""
         self.values: dict[str, Value] = {}
@@ -335,6 +336,10 @@ _READ: dict[str, Callable[[_Parser, Any], Any]] = {
 }
 
 
+# Longer numbers fit no value, and take long to read.
+_MAX_DIGITS = 60
+
+
 class _Line:
     def __init__(self, number: int, text: str, where: str) -> None:
         self.line_number, self.where = number, where
@@ -389,7 +394,7 @@ class _Line:
 
     def number(self) -> int:
         text = self.next("word")
-        if not text.isdigit():
+        if not text.isdigit() or len(text) > _MAX_DIGITS:
             self.at -= 1
             raise self.error("a number")
         return int(text)
@@ -421,6 +426,8 @@ class _Line:
         found = _SPAN.match(text)
         assert found is not None, "the token's own pattern"
         other = _unquote(found[1]) if found[1] else file
+        if len(text) - len(found[1] or "") > 4 * _MAX_DIGITS:
+            raise self.error("a place")
         return Span(other, *(int(found[i]) for i in range(2, 6)))
 
     def error(self, expected: str) -> CoraError:

@@ -436,6 +436,10 @@ class _Search:
             for other in range(_flood(state.capacity)):
                 yield self.traffic.piece(whole, octets, 24, 32, (ident + other) & 0xFFFF)
             return
+        if outcome == "overlap":
+            # A last fragment that ends before a byte that was received.
+            yield self.traffic.piece(whole, octets, 80, 88, ident ^ 1)
+            yield self.traffic.piece(whole, octets[:64], 56, 64, ident ^ 1)
         for first, past in _FRAGMENTS.get(outcome, ((0, 24), (24, len(octets)))):
             yield self.traffic.piece(whole, octets, first, past, ident)
 

@@ -21,7 +21,7 @@ from cora.testing.world import Pool, Table, World
 
 PORT_NAMES = ("inside", "outside", "dmz", "guests")
 FACES = ("wire", "host", "vf", "wire | host", "wire | host | vf")
-TIMEOUTS = (10**9, 10**6, 1, 5 * 10**6, 30 * 10**9, 300 * 10**9, (1 << 62) - 1)
+TIMEOUTS = (10**9, 30 * 10**9, 10**9, 300 * 10**9, 10**6, 5 * 10**6, 1, (1 << 62) - 1)
 CLASSES = ("opening", "established", "closing")
 COUNTER_SIZES = (1, 2, 8, 100)
 # A rate below which every packet is red, usual ones, and one that fills any bucket at once.
@@ -135,7 +135,7 @@ class DeclarationWriter:
 
     def range(self, most: int) -> tuple[Scalar, int, int]:
         """A type and a small range in it, for 16 bits around the border of the well-known ports."""
-        type_ = self.choices.pick((uint(16), IPV4, uint(32), self.scalar()))
+        type_ = self.choices.pick((uint(16), uint(16), IPV4, uint(32), self.scalar()))
         if type_.limit > 1 << 64 and not self.choices.chance(5):
             type_ = uint(64)
         starts = {16: (1021, 5000, 0, 65535), 32: (V4[4], V4[4] - 1, 0)}.get(getattr(type_.ir, "bits", 0), (0, 1))
@@ -147,7 +147,7 @@ class DeclarationWriter:
     def attributes(self, choices: tuple[str, ...]) -> list[str]:
         """Attributes that most tables have in common."""
         full = self.choices.pick(choices)
-        lines = [f"  capacity {self.choices.pick((4, 1, 2, 3, 16, 1000))};", f"  full {full};"]
+        lines = [f"  capacity {self.choices.pick((4, 16, 1, 2, 3, 64, 1000))};", f"  full {full};"]
         lines += ["  approx;"] if self.choices.chance(10) else ["  exact;"] if self.choices.chance(30) else []
         if self.choices.chance(40):
             lines.append(f"  order {self.choices.pick(('strict', 'weak'))};")
@@ -243,8 +243,8 @@ class DeclarationWriter:
 
     def acl(self) -> list[str]:
         name = f"acl_{len(self.world.tables)}"
-        key = [(f"f{i}", self.scalar(), self.choices.pick(("ternary", "range", "exact", "")))
-               for i in range(self.choices.integer(1, 4))]
+        key = [(f"f{i}", self.scalar(), self.choices.pick(("ternary", "range", "ternary", "range", "exact", "")))
+               for i in range(self.choices.pick((1, 2, 1, 3, 4)))]
         values = self.values()
         prioritised = self.choices.chance(40)
         entries = []
@@ -265,10 +265,10 @@ class DeclarationWriter:
     def pattern(self, type_: Scalar, kind: str) -> str:
         """One field of an acl entry."""
         value = value_of(self.choices, type_)
-        shape = self.choices.integer(0, 3)
+        shape = self.choices.integer(0, 4)
         if kind in ("exact", "") or shape == 0:
             return self.written(type_, value)
-        if shape == 1:
+        if shape <= 2:
             return "any"
         if type_ in (IPV4, IPV6) and self.choices.chance(50):
             return self.prefix(type_, value)

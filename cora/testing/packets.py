@@ -412,6 +412,9 @@ class Traffic:
             spec.flaws["pad"] = self.choices.pick((1, 18, 46))
         elif kind == 7:
             spec.flaws["wirelen"] = self.choices.pick((size, 14, 33, 34, 60, 1514, 9000, size + 1, 0))
+        elif kind == 8 and spec.ethertype in (IPV4, IPV6) and spec.raw_above is None and self.choices.chance(50):
+            # An upper layer that ends early, with the IP header agreeing.
+            spec.raw = upper_bytes(spec)[:self.choices.integer(0, 19)]
         elif kind == 8:
             self.retarget_any(spec)
         else:

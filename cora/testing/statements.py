@@ -177,7 +177,7 @@ class StatementWriter:
             found = Expr(f"{entry}.{path}", dynamic=True)
         else:
             type_ = self.expressions.any_type(scope)
-            found = self.expressions.of(scope, type_, 3, typed=True)
+            found = self.choices.pick(self.expressions.kinds(scope, type_))(scope, type_, 3)
         if self.choices.chance(60) and self.world.counters:
             counter, size = self.choices.pick(self.world.counters)
             index = f"[{self.choices.integer(0, size - 1)}]" if size > 1 else ""
@@ -387,7 +387,8 @@ class StatementWriter:
         table = self.choices.pick(tables)
         key = self.choices.pick(list(table.keys))
         place = f"{table.name}.{key}" if key and (len(table.keys) > 1 or self.choices.chance(30)) else table.name
-        head = f"lookup {place}[{self.expressions.key(scope, table, key)}] {{"
+        place = f"{place}[{self.expressions.key(scope, table, key)}]"
+        head = f"lookup {place} {{"
         self.spend(scope, 2)
         hit, miss = self.modes(2, mode)
         hit_scope, name = self.with_entry(scope, table)
@@ -397,7 +398,7 @@ class StatementWriter:
             body = self.body(arms[1][1], miss)
             scope.join([s for _, s, m in arms if m == FALL])
             return [head, "  miss {", *indented(indented(body)), "  }", "}"]
-        start = self.used(hit_scope, name, table)
+        start = self.used(hit_scope, name, table, place)
         if shape == 8 and miss == FALL:
             body = [*start, *self.body(hit_scope, hit)]
             scope.join([s for _, s, m in arms if m == FALL])
@@ -415,8 +416,8 @@ class StatementWriter:
             return inner, f" {name}"
         return inner, ""
 
-    def used(self, scope: Scope, name: str, table: Table) -> Lines:
-        """First statements of an arm that make much of its entry."""
+    def used(self, scope: Scope, name: str, table: Table, place: str) -> Lines:
+        """First statements of a hit arm that make much of its entry; ``place`` is what was looked up."""
         lines: Lines = []
         if not name:
             return lines
@@ -429,6 +430,12 @@ class StatementWriter:
         if places and self.choices.chance(40):
             path, type_ = self.choices.pick(places)
             lines.append(f"{entry}.{path} = {self.expressions.of(scope, type_, 2).text};")
+        if table.kind == "map" and self.choices.chance(10):
+            # The entry goes by another reference: what is done through this one must see that.
+            other = scope.fresh("e")
+            after = self.reveal(scope, entry) or []
+            lines += [f"lookup {place} {{", f"  hit {other} {{", f"    delete {other};", *indented(indented(after)),
+                      "  }", "}"]
         return lines
 
     def lookup_or_insert(self, scope: Scope, mode: Mode) -> Lines | None:
@@ -445,10 +452,11 @@ class StatementWriter:
         hit, miss = self.modes(2, mode)
         hit_scope, name = self.with_entry(scope, table)
         miss_scope = scope.child()
-        found = [*self.used(hit_scope, name, table), *self.body(hit_scope, hit)]
+        place = f"{place}[{operand}]"
+        found = [*self.used(hit_scope, name, table, place), *self.body(hit_scope, hit)]
         made = self.inserted(miss_scope, table, miss, parts)
         scope.join([s for s, m in ((hit_scope, hit), (miss_scope, miss)) if m == FALL])
-        return [f"lookup {place}[{operand}] {{", f"  hit{name} {{", *indented(indented(found)), "  }", "  miss {",
+        return [f"lookup {place} {{", f"  hit{name} {{", *indented(indented(found)), "  }", "  miss {",
                 *indented(indented(made)), "  }", "}"]
 
     def can_insert(self, scope: Scope, table: Table) -> bool:
@@ -579,7 +587,14 @@ class StatementWriter:
 
     def handler(self, ports: Sequence[str], pattern: str, headers: frozenset[str]) -> Lines:
         scope = Scope(headers, headers, ruled=self.ruled(headers))
-        lines = self.body(scope, END)
+        lines: Lines = []
+        # What every packet of the handler passes: this is where most of a program's state comes from.
+        for _ in range(self.choices.integer(0, 2)):
+            lines += self.reveal(scope) or []
+        for write in (StatementWriter.police, StatementWriter.lookup_or_insert, StatementWriter.lookup):
+            if self.choices.chance(40):
+                lines += write(self, scope, FALL) or []
+        lines += self.body(scope, END)
         return [f"on {', '.join(ports)}({self.world.packet}: {pattern}) {{", *indented(lines), "}"]
 
 

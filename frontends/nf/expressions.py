@@ -51,9 +51,9 @@ class Expressions:
     def typed(self, expr: ast.Expr) -> Typed:
         return _EXPRESSIONS[type(expr)](self, expr)
 
-    def number(self, expr: ast.Expr, what: str) -> Number | None:
-        """A scalar value, or None after an error."""
-        found = self.typed(expr)
+    def number(self, expr: ast.Expr, what: str, wanted: Scalar | None = None) -> Number | None:
+        """A scalar value, or None after an error. Literals that stand for a choice take the wanted type."""
+        found = self.choose(expr, wanted) if isinstance(expr, ast.Choose) else self.typed(expr)
         if isinstance(found, Number):
             return found
         if not isinstance(found, Poison):
@@ -62,7 +62,7 @@ class Expressions:
 
     def of_type(self, expr: ast.Expr, type_: Scalar, what: str = "this") -> Number | None:
         """A scalar of a given type, literals taking it, or None after an error."""
-        found = self.number(expr, what)
+        found = self.number(expr, what, type_)
         return None if found is None else self.coerce(found, type_, expr.span, what)
 
     def coerce(self, found: Number, type_: Scalar, span: Span, what: str = "this") -> Number | None:
@@ -361,9 +361,12 @@ class Expressions:
         self.low.builder.emit(nodes.Unary(negated, "not", self.low.builder.materialise(result, expr.span), expr.span))
         return Number(BOOLEAN, None, negated)
 
-    def choose(self, expr: ast.Choose) -> Typed:
+    def choose(self, expr: ast.Choose, wanted: Scalar | None = None) -> Typed:
         condition = self.of_type(expr.condition, BOOLEAN, "the condition")
-        yes, no = self.number(expr.if_true, "a choice"), self.number(expr.if_false, "a choice")
+        yes, no = (self.number(e, "a choice", wanted) for e in (expr.if_true, expr.if_false))
+        if wanted is not None and wanted.number and yes is not None and no is not None:
+            yes, no = (self.coerce(n, wanted, e.span) if n.type == INTEGER else n
+                       for n, e in ((yes, expr.if_true), (no, expr.if_false)))
         if condition is None or yes is None or no is None:
             return POISON
         type_ = common_type(yes, no)

@@ -144,7 +144,7 @@ class Lowering:
     # Variables.
 
     def let(self, item: ast.Let) -> None:
-        found = self.expressions.typed(item.value)
+        found = self.let_value(item)
         if isinstance(found, Entry | Packet):
             what = "the packet" if isinstance(found, Packet) else f"an {type_name(found)}"
             self.errors.add(Kind.REFERENCE_ESCAPES, f"{what} cannot be kept in a variable", item.span,
@@ -171,6 +171,12 @@ class Lowering:
         assert self.builder.here is not None, "statements are lowered where a way leads"
         self.builder.here.variables[self._variables] = found
         self.define(item.name, Local(found, self._variables, found.type), item.span)
+
+    def let_value(self, item: ast.Let) -> Typed:
+        declared = scalar_named(item.type.text) if item.type is not None else None
+        if declared is not None and isinstance(item.value, ast.Choose):
+            return self.expressions.of_type(item.value, declared) or POISON
+        return self.expressions.typed(item.value)
 
     def type(self, name: ast.Name) -> Any:
         found = scalar_named(name.text) or self.symbols.structs.get(name.text)

@@ -1,4 +1,4 @@
-"""The emitted C: what it looks like, that compilers have nothing to say about it, and the tables computed beforehand."""
+"""The emitted C: what it looks like, that the compiler has nothing to say about it, and tables computed beforehand."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from cora.errors import CoraError, Kind
 from cora.frontends import nf
 from cora.ir.nodes import FieldDecl, LpmEntry, LpmState, MapState, PoolRange, PoolState
 from cora.ir.span import Span
-from cora.ir.types import BOOL, U8, U16, U32, U64, U128, UInt
+from cora.ir.types import BOOL, U8, U16, U32, U64, U128, Type, UInt, bits_of
 from cora.testing import generate
 
 AT = Span("test.nf", 1, 1, 1, 2)
 EXAMPLES = sorted((Path(__file__).resolve().parent.parent.parent / "examples").glob("*.nf"))
-BUILDS = ([], ["-DCORA_PROFILE"], ["-DCORA_MAIN", "-DCORA_EXACT_FRAMES"])
+BUILDS: tuple[list[str], ...] = ([], ["-DCORA_PROFILE"], ["-DCORA_MAIN", "-DCORA_EXACT_FRAMES"])
 
 LITTLE = """nf little {
   port a: wire;
@@ -133,7 +133,7 @@ def test_longest_prefix_ranges_against_a_search() -> None:
 def test_a_key_is_hashed_with_all_its_bits() -> None:
     program = nf.loads(LITTLE)
     state = next(s for s in program.states if isinstance(s, MapState))
-    fields = [("a", U16), ("b", U128), ("c", BOOL), ("d", UInt(100)), ("e", U32), ("f", U64)]
+    fields: list[tuple[str, Type]] = [("a", U16), ("b", U128), ("c", BOOL), ("d", UInt(100)), ("e", U32), ("f", U64)]
     words = key_words(fields, state)
     assert len(words) % 2 == 0
 
@@ -143,8 +143,7 @@ def test_a_key_is_hashed_with_all_its_bits() -> None:
 
     base = {name: 0 for name, _ in fields}
     for name, type_ in fields:
-        bits = 1 if type_ == BOOL else type_.bits  # type: ignore[union-attr]
-        for bit in range(bits):
+        for bit in range(bits_of(type_)):
             assert hashed({**base, name: 1 << bit}) != hashed(base), (name, bit)
             assert sum(w.bit_count() for w in hashed({**base, name: 1 << bit})) == 1
 

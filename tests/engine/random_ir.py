@@ -74,8 +74,8 @@ class Generator:
         twice = n.MapState(
             "twice", (n.FieldDecl("x", U8, AT), n.FieldDecl("y", U8, AT), n.FieldDecl("z", U8, AT)),
             (n.KeyDecl("k", ("z",), AT), n.KeyDecl("r", ("x", "y"), AT)),
-            (n.AllocDecl("line", ("x",), AT), n.AllocDecl("line", ("y",), AT)), 3, (), 0, self._full(), True, True, False,
-            AT)
+            (n.AllocDecl("line", ("x",), AT), n.AllocDecl("line", ("y",), AT)), 3, (), 0, self._full(), True, True,
+            False, AT)
         meters = [n.MeterState(f"meter_{a}", (n.FieldDecl("k", U16, AT),), r.randint(1, 3), a, r.choice([0, 100, 3001]),
                                r.choice([50, 150, 4000]), r.choice([0, 90, 2000]), r.choice([100, 5000]),
                                r.choice([80, 300]), r.choice([2, 9]) * SECOND, 0, self._full(), True, True, False, AT)

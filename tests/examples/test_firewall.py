@@ -917,13 +917,19 @@ def test_blocked_sources_may_not_even_answer(firewall: Start, source: str) -> No
     passes(box, "inside", udp(V4.a, 2000, source, 80))
     assert stopped(box, "outside", udp(source, 80, V4.a, 2000)) == "blocked source"
     assert stopped(box, "outside", icmp_error(source, V4.a, udp(V4.a, 2000, source, 80))) == "blocked source"
+    assert stopped(box, "outside", icmp_error(source, V4.a, echo(V4.a, 7, source))) == "blocked source"
     assert stopped(box, "outside", echo_reply(source, 7, V4.a)) == "blocked source"
 
 
 def test_blocked_ipv6_sources(firewall: Start) -> None:
     box = firewall()
     for source in ("::1", "ff02::1"):
-        assert stopped(box, "outside", udp(source, 80, V6.a, 2000)) == "blocked source"
+        passes(box, "inside", udp(V6.a, 2000, V6.s, 80))
+        passes(box, "inside", V6.echo(V6.a, 7, V6.s))
+        for packet in (udp(source, 80, V6.a, 2000), V6.reply(source, 7, V6.a),
+                       V6.error(source, V6.a, udp(V6.a, 2000, V6.s, 80)),
+                       V6.error(source, V6.a, V6.echo(V6.a, 7, V6.s))):
+            assert stopped(box, "outside", packet) == "blocked source"
     assert stopped(box, "outside", udp("::2", 80, V6.a, 2000)) == NOT_OPENED
 
 

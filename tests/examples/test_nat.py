@@ -1273,10 +1273,12 @@ def test_hairpin_without_mapping_is_dropped(nat: Start) -> None:
     assert box.send("inside", tcp(A, 2000, E, 4000, "S")).reason() == "hairpin without mapping"
 
 
-def test_hairpin_when_full_is_refused(nat: Start) -> None:
+@pytest.mark.parametrize("make", [udp, tcp], ids=["udp", "tcp"])
+def test_hairpin_when_full_is_refused(nat: Start, make: Callable[..., Packet]) -> None:
+    flags = {"flags": "S"} if make is tcp else {}
     box = nat(capacity="1")
-    owned = external_port(box.send("inside", udp(B, 4000, S, 53)).out("outside"))
-    packet = udp(A, 2000, E, owned)
+    owned = external_port(box.send("inside", make(B, 4000, S, 53, **flags)).out("outside"))
+    packet = make(A, 2000, E, owned, **flags)
     assert box.send("inside", packet).refused("inside") == ("no free mapping", exhausted(packet))
 
 

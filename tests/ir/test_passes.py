@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from reference_kit import chain, program
 from cora.compile import compile_file
 from cora.engine.reference import interpreter as reference
 from cora.engine.reference.packet import Packet as ReferencePacket
-from cora.engine.results import Options
+from cora.engine.results import Options, Output
 from cora.errors import CoraError, Kind
 from cora.frontends.nf import load
 from cora.frontends.traffic.capture import Capture
@@ -303,6 +304,63 @@ block no3 ()
     assert not [r for r in reasons if r.startswith("never")]
     assert count_of(made, nodes.Branch) == 1
     assert [b.terminator.cases for b in made.blocks if isinstance(b.terminator, nodes.Switch)] == [((80, "web"),)]
+
+
+def test_what_one_way_says_is_not_known_behind_the_join() -> None:
+    raw = chain("eth 2", "ipv4", "tcp", body="""
+ %s : bool = load tcp syn
+ %p : u16 = load tcp dport
+ branch %s then else
+block then ()
+ jump join ()
+block else ()
+ jump join ()
+block join ()
+ branch %s first second
+block first ()
+ switch %p {80 -> web, 81 -> web} else other
+block second ()
+ drop "no syn"
+block web ()
+ switch %p {80 -> eighty} else more
+block eighty ()
+ forward out
+block more ()
+ drop "81"
+block other ()
+ drop "other\"""")
+    packets = []
+    for syn, port in itertools.product((0, 2), (80, 81, 82)):
+        frame, wirelen = build(Spec(upper=6, fields={("tcp", "flags"): syn, ("tcp", "dport"): port}))
+        packets.append(Packet(0, 0, frame, wirelen))
+    made = assert_same(raw, (FoldConstants(),), packets)
+    assert count_of(made, nodes.Branch) == 2
+    assert count_of(made, nodes.Switch) == 2
+    assert run_reference(made, packets).summary.dropped == {"no syn": 3, "81": 1, "other": 1}
+
+
+def test_a_follower_reads_its_ports_again() -> None:
+    """What a tracker lets pass has the ports of the first fragment, not those its own bytes spell."""
+    states = "fragments f capacity 4 timeout 1000 held 3"
+    raw = chain("eth 2", "ipv4", "udp", "track f ipv4", states=states, body=" forward out")
+    first, last = raw.block("b3"), raw.block("b4")
+    span = raw.span
+    port, again = nodes.Value("port", U16), nodes.Value("again", U16)
+    with_loads = {
+        "b3": replace(first, instructions=(nodes.Load(port, "udp", "sport", span),)),
+        "b4": replace(last, instructions=(nodes.Load(again, "udp", "sport", span),
+                                          nodes.Store("ipv4", "id", again, span))),
+    }
+    raw = verify(replace(raw, blocks=tuple(with_loads.get(b.label, b) for b in raw.blocks)))
+    packets = []
+    for offset, more, payload in ((0, True, bytes([0, 50, 0, 60, 0, 24, 0, 0]) + b"x" * 8), (16, False, b"\1\1" * 4)):
+        frame, wirelen = build(Spec(upper=17, raw=payload, fragment=(offset, more, 9)))
+        packets.append(Packet(0, 0, frame, wirelen))
+    assert run_reference(raw, packets).summary.forwarded == {"out": (2, sum(p.wirelen for p in packets))}
+    sent = [e.frame for e in run_reference(raw, packets).events if isinstance(e, Output)]
+    assert [f[18:20] for f in sent] == [b"\0\x32"] * 2, "both say the first fragment's port"
+    for passes in CHOICES:
+        assert_same(raw, passes, packets)
 
 
 def test_parameters_that_are_one_value_are_none() -> None:

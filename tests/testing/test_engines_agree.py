@@ -14,8 +14,8 @@ from cora.errors import CoraError, Kind
 from cora.frontends import nf
 from cora.testing import (
     Packet,
-    covering_packets,
     difference,
+    exercising_packets,
     generate,
     nf_programs,
     packet_sequences,
@@ -33,8 +33,7 @@ SANITIZED_SEEDS = (400,)
 
 
 def packets_for(case: Generated, seed: int, options: Options) -> list[Packet]:
-    return [*covering_packets(case.program, seed, 250, options).packets,
-            *random_packets(case.program, seed, 100, options)]
+    return exercising_packets(case.program, seed, 600, options)
 
 
 def disagreement(run: Execution, case: Generated, packets: list[Packet], options: Options) -> str | None:

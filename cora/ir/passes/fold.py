@@ -50,7 +50,7 @@ class _Folder:
             instructions += self.instruction(substitute(instruction, self.same), known)
         terminator = self.terminator(substitute(block.terminator, self.same), known)
         for outcome, target in successors(terminator):
-            arriving = {**known, **_learnt(terminator, outcome, target)}
+            arriving = {**known, **_learnt(terminator, outcome)}
             self.entering.setdefault(target, []).append(arriving)
             if isinstance(terminator, nodes.Jump):
                 self.arguments.setdefault(target, []).append(terminator.args)
@@ -139,10 +139,8 @@ def _common(ways: list[dict[str, int]]) -> dict[str, int]:
     return {k: v for k, v in first.items() if all(o.get(k) == v for o in others)}
 
 
-def _learnt(terminator: Terminator, outcome: str, target: str) -> dict[str, int]:
-    """What taking an edge says about a value; nothing when another outcome leads to the same block."""
-    if [t for _, t in successors(terminator)].count(target) > 1:
-        return {}
+def _learnt(terminator: Terminator, outcome: str) -> dict[str, int]:
+    """What taking an edge says about a value."""
     if isinstance(terminator, nodes.Branch):
         return {terminator.condition.name: int(outcome == "true")}
     if isinstance(terminator, nodes.Switch) and outcome != "default":

@@ -24,9 +24,9 @@ struct cora_config {
 };
 
 struct t_hosts_entry {
+    uint64_t last; /* ns */
     uint32_t f_src;
     uint16_t f_packets;
-    uint64_t last; /* ns */
     uint8_t timeout; /* class */
     uint8_t live;
 } __attribute__((aligned(16)));
@@ -193,8 +193,6 @@ CORA_COLD bool t_hosts_load(struct cora_engine *E, const uint8_t *row)
     uint32_t at = cora_slots_take(&E->t_hosts.slots);
     E->t_hosts.entries[at] = loaded;
     e = &E->t_hosts.entries[at];
-    e->last = e->last;
-    e->timeout = e->timeout;
     e->live = 1;
     cora_index_add(&E->t_hosts.index_0, t_hosts_hash_0(E, e->f_src), at);
     uint64_t deadline = cora_add_capped(e->last, t_hosts_timeouts[e->timeout]);
