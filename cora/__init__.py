@@ -36,3 +36,7 @@ def __getattr__(name: str) -> Any:
 
         return CoraError
     raise AttributeError(f"module 'cora' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -77,7 +77,8 @@ def plan(program: Program, profile: Profile, nic: str, *, rate: str | float | No
 
     Args:
         nic: a name from `cora nics`.
-        rate: ``"40Gbps"``, ``"10Mpps"`` or packets per second: the fewest host cores for this rate.
+        rate: ``"10Mpps"``, packets per second, or ``"40Gbps"`` on the line (with preamble, check sequence and gap): the
+            fewest host cores for this rate.
         cores: host cores: the highest rate for these; with ``rate``, at most these.
         solver: ``"highs"`` or ``"cbc"``; time_limit: seconds.
         instance: one card of the family, None for its standard one.
@@ -87,10 +88,11 @@ def plan(program: Program, profile: Profile, nic: str, *, rate: str | float | No
     """
     from cora.models.registry import get
     from cora.partition import plan as search
-    from cora.runtime.requests import packets_per_second
+    from cora.runtime.requests import asked_rate
 
-    return search(program, profile, get(nic, instance), rate_pps=packets_per_second(rate, profile), cores=cores,
-                  solver=solver, time_limit=time_limit)
+    asked = asked_rate(rate, profile)
+    return search(program, profile, get(nic, instance), rate_pps=asked and asked.pps, line_bps=asked and asked.line_bps,
+                  cores=cores, solver=solver, time_limit=time_limit)
 
 
 def replay(program: Program, traffic: PathLike, *, engine: Engine = "native", port_map: Sequence[str] = (),

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from cora.ir.span import Span
 
@@ -108,6 +109,13 @@ def _width(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
+def _place(span: Span | None, where: str | None) -> dict[str, Any]:
+    if span is None:
+        return {"file": where, "line": None, "column": None, "end_line": None, "end_column": None}
+    return {"file": span.file, "line": span.line, "column": span.column, "end_line": span.end_line,
+            "end_column": span.end_column}
+
+
 @dataclass(frozen=True)
 class Diagnostic:
     """One message: what is wrong, where, and what to change.
@@ -139,6 +147,12 @@ class Diagnostic:
             out.append(f"help: {self.hint}")
         return "\n".join(out)
 
+    def document(self) -> dict[str, Any]:
+        """The message as plain data, as ``--json`` prints it; ``file`` is the place in words when there is no span."""
+        return {"code": self.kind.number, "name": self.kind.label, **_place(self.span, self.where),
+                "message": self.message, "help": self.hint,
+                "notes": [{"message": text, **_place(span, None)} for text, span in self.notes]}
+
     def _excerpt(self, span: Span) -> list[str]:
         lines = _split(self.source) if self.source is not None else _lines_of(span.file)
         if not 1 <= span.line <= len(lines):
@@ -166,6 +180,10 @@ class CoraError(Exception):
         )
         assert self.diagnostics, "an error without a diagnostic tells the user nothing"
         super().__init__(self.diagnostics[0].message)
+
+    def __str__(self) -> str:
+        """The rendered text, so that an uncaught error tells a Python user what the command line would."""
+        return self.render()
 
     def render(self) -> str:
         """All diagnostics, one after the other."""

@@ -22,6 +22,8 @@ _DURATION_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "mi
                 "h": 3600 * 10**9}
 _BYTES = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
           "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+# Octets that a frame takes on an Ethernet link beside its own (IEEE 802.3): preamble 8, check sequence 4, gap 12.
+LINE_OCTETS = 24
 # Longer digit strings are typing accidents, and quadratic work to convert.
 _MAX_TEXT = 40
 

@@ -49,7 +49,7 @@ def make_profile(program: Program, traffic: str | os.PathLike[str], *, port_map:
     from cora.engine.native import NativeEngine
     from cora.frontends.traffic import open_traffic
     from cora.frontends.traffic.portmap import PortMap
-    from cora.runtime.viewpoint import forgetting, port_number, suspicion
+    from cora.runtime.viewpoint import checksum_hint, forgetting, port_number, silent_ports, suspicion
 
     mapping = PortMap.parse(port_map, [p.name for p in program.ports])
     side = port_number(program, captured_at)
@@ -66,6 +66,7 @@ def make_profile(program: Program, traffic: str | os.PathLike[str], *, port_map:
         engine.run(_counted(source, arrived, progress or (lambda _: None)))
         counts = engine.returns()
         hints = suspicion(program, source.counts, engine.dropped_at()) if side is None else forgetting(counts)
+        hints += [*silent_ports(program, source.counts, port_map), *checksum_hint(engine.summary())]
         origin = {
             "file": Path(traffic).name, "sha256": _digest(traffic), "ports": mapping.describe(),
             "ports_assumed": mapping.assumed, "captured_at": captured_at, "translated": counts.translated,
@@ -90,6 +91,10 @@ def _span(source: Assigned) -> tuple[int, int, int]:
 
 
 def _windows(first: int, last: int, window_ns: int | None) -> tuple[int, int]:
+    if window_ns is not None and not 0 < window_ns < 1 << 63:
+        raise fail(Kind.BAD_FLAG, f"a window of {window_ns} ns holds no packets" if window_ns <= 0 else
+                   "a window of more than 292 years does not fit the clock", where="--window",
+                   hint="for example --window 100ms")
     length = window_ns if window_ns is not None else max(1, -(-(last - first + 1) // DEFAULT_WINDOWS))
     count = (last - first) // length + 1
     if count > MAX_WINDOWS:

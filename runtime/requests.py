@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from cora.analysis.profile import Profile
 from cora.errors import Kind, fail
-from cora.units import parse_rate
+from cora.units import LINE_OCTETS, parse_rate
+
+
+@dataclass(frozen=True)
+class AskedRate:
+    """A rate in packets/s, and in bits/s on the line where it was asked in those."""
+
+    pps: float
+    line_bps: int | None
 
 
 def check_request(rate: str | None, cores: int | None, solver: str, time_limit: float) -> None:
@@ -20,19 +30,23 @@ def check_request(rate: str | None, cores: int | None, solver: str, time_limit: 
     check_numbers(1.0 if rate is not None else None, cores, solver, time_limit)
 
 
-def packets_per_second(rate: str | float | None, profile: Profile) -> float | None:
-    """A rate as packets per second; bits per second are turned by the profile's mean frame length.
+def asked_rate(rate: str | float | None, profile: Profile) -> AskedRate | None:
+    """A rate as packets per second. Bits per second are those of the line: a frame of the profile's mean length takes
+    `LINE_OCTETS` more there.
 
     Raises:
         CoraError: `Kind.BAD_FLAG` when it is no rate, or not above zero.
     """
     if rate is None:
         return None
+    line_bps = None
     if isinstance(rate, int | float):
         value = float(rate)
     else:
         parsed = parse_rate(rate, where="--rate", kind=Kind.BAD_FLAG)
-        value = float(parsed.amount) if parsed.unit == "pps" else float(parsed.amount) / (8 * profile.mean_frame)
+        value = float(parsed.amount)
+        if parsed.unit == "bps":
+            line_bps, value = parsed.amount, value / (8 * (profile.mean_frame + LINE_OCTETS))
     if value <= 0:
         raise fail(Kind.BAD_FLAG, "the rate must be above zero", where="--rate", hint="for example 40Gbps or 10Mpps")
-    return value
+    return AskedRate(value, line_bps)

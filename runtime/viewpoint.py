@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cora.engine.results import RETURN_FLOWS, ReturnCounts
+from cora.engine.results import RETURN_FLOWS, ReturnCounts, RunSummary
 from cora.errors import Kind, fail
 from cora.ir import nodes
 from cora.ir.nodes import Program
@@ -50,6 +50,22 @@ def suspicion(program: Program, arrived: Sequence[int], dropped: Sequence[int]) 
             f"addresses. If the capture was taken on one link, its packets carry the addresses of that side: say where "
             f"with --captured-at {first}"
             for name, came, lost in zip(others, arrived[1:], dropped[1:], strict=True) if lost > SUSPICIOUS * came]
+
+
+def silent_ports(program: Program, arrived: Sequence[int], port_map: Sequence[str]) -> list[str]:
+    """A warning for each port that the user gave packets to and that none arrived on."""
+    given = {spec.partition("=")[0].strip() for spec in port_map}
+    return [f"no packet arrives on {port.name}: nothing of the capture matches its --port-map"
+            for port, came in zip(program.ports, arrived, strict=True) if not came and port.name in given]
+
+
+def checksum_hint(summary: RunSummary) -> list[str]:
+    """A hint when many IPv4 checksums are wrong, as in captures taken before the NIC filled them in."""
+    wrong = summary.dropped.get("bad IPv4 checksum", 0)
+    if wrong <= SUSPICIOUS * summary.packets:
+        return []
+    return [f"{100 * wrong / summary.packets:.0f}% of the packets were dropped for a bad IPv4 checksum: captured before "
+            "checksum offload? --ignore-checksums takes them as right"]
 
 
 def _translates(program: Program) -> bool:

@@ -7,7 +7,7 @@ else about traffic.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from cora.errors import Kind, fail
 
 FORMAT = "cora-profile"
 VERSION = 1
+# Counts of packets and times in nanoseconds stay below this in any capture.
+LIMIT = 1 << 63
 
 
 @dataclass(frozen=True)
@@ -152,8 +154,23 @@ def profile_from_json(data: Any, where: str) -> Profile:
     return profile
 
 
+def _integers(item: Any) -> Iterator[int]:
+    if isinstance(item, bool):
+        return
+    if isinstance(item, int):
+        yield item
+    elif isinstance(item, Mapping):
+        for value in item.values():
+            yield from _integers(value)
+    elif isinstance(item, tuple | list):
+        for value in item:
+            yield from _integers(value)
+
+
 def _check(profile: Profile) -> None:
     """What a reader may rely on without knowing the program."""
+    if not all(0 <= n < LIMIT for n in _integers(asdict(profile))):
+        raise Garbled(f"a count is negative or beyond {LIMIT - 1}")
     counts = [("packets", profile.packets), ("octets", profile.octets), ("window_ns", profile.window_ns)]
     counts += [(f"paths[{i}].packets", p.packets) for i, p in enumerate(profile.paths)]
     counts += [(f"paths[{i}].octets", p.octets) for i, p in enumerate(profile.paths)]

@@ -5,6 +5,7 @@ Exit codes: 0 success; 2 something wrong with the input, told in one message; 13
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from importlib import import_module
@@ -81,17 +82,18 @@ def main(args: list[str] | None = None) -> None:
     """Entry point: runs a command and turns every failure into one message and an exit code."""
     from cora.errors import CoraError
 
+    as_json = "--json" in (sys.argv[1:] if args is None else args)
     try:
         app.main(args=args, prog_name="cora", standalone_mode=False)
     except CoraError as error:
-        _tell(error.render())
+        _tell_json([d.document() for d in error.diagnostics]) if as_json else _tell(error.render())
         sys.exit(EXIT_INPUT)
     except click.exceptions.Exit as leave:
         sys.exit(leave.exit_code)
     except click.Abort:
         sys.exit(EXIT_INTERRUPTED)
     except click.ClickException as error:
-        error.show()
+        _tell_json([_usage(error)]) if as_json else error.show()
         sys.exit(EXIT_INPUT)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
@@ -102,9 +104,25 @@ def main(args: list[str] | None = None) -> None:
     except Exception as error:
         if os.environ.get("CORA_DEBUG"):
             raise
-        _tell(f"error: this is a defect of Cora, not of your input: {type(error).__name__}: {error}\n"
-              "help: run it again with CORA_DEBUG=1 and report what it prints")
+        message = f"this is a defect of Cora, not of your input: {type(error).__name__}: {error}"
+        hint = "run it again with CORA_DEBUG=1 and report what it prints"
+        _tell_json([{"code": None, "name": "defect", "message": message, "help": hint}]) if as_json else \
+            _tell(f"error: {message}\nhelp: {hint}")
         sys.exit(EXIT_DEFECT)
+
+
+def _usage(error: click.ClickException) -> dict[str, Any]:
+    """A mistake that click found, in the form of the others."""
+    from cora.errors import Diagnostic, Kind
+
+    context = getattr(error, "ctx", None)
+    hint = f"`{context.command_path} --help` shows how it is used" if context is not None else None
+    return Diagnostic(Kind.BAD_FLAG, error.format_message(), hint=hint).document()
+
+
+def _tell_json(errors: list[dict[str, Any]]) -> None:
+    """Errors as data, on standard error too: standard output holds results only."""
+    print(json.dumps({"errors": errors}, indent=1), file=sys.stderr)
 
 
 def _tell(text: str) -> None:

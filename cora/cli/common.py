@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -78,8 +78,33 @@ def note(text: str) -> None:
     click.echo(text, err=True)
 
 
+def keep_inputs(outputs: Mapping[str, str | None], inputs: Iterable[str | None]) -> None:
+    """Refuse to write over what is read, before any work is done. ``outputs`` are paths by the flag that gave them.
+
+    Raises:
+        CoraError: `Kind.CANNOT_WRITE` when an output is an input or another output.
+    """
+    read = [i for i in inputs if i is not None]
+    written: list[str] = []
+    for flag, path in outputs.items():
+        if path is None or path == "-":
+            continue
+        for other, what in [*((i, "the command reads") for i in read), *((o, "is written twice") for o in written)]:
+            if _same_file(path, other):
+                raise fail(Kind.CANNOT_WRITE, f"this is a file that {what}", where=f"{flag} {path}",
+                           hint="choose another name")
+        written.append(path)
+
+
+def _same_file(left: str, right: str) -> bool:
+    try:
+        return os.path.samefile(left, right) and os.path.isfile(left)
+    except (OSError, ValueError):
+        return os.path.abspath(left) == os.path.abspath(right)
+
+
 def write_text(path: str, text: str) -> None:
-    """Write a file under a temporary name and rename it, so that it is never half there.
+    """Write a file under a temporary name and rename it, so that it is never half there; ``-`` is the screen.
 
     Raises:
         CoraError: `Kind.CANNOT_WRITE`.
@@ -88,26 +113,19 @@ def write_text(path: str, text: str) -> None:
         click.echo(text, nl=False)
         return
     target = Path(path)
-    if target.exists() and not target.is_file():
-        _write_special(target, text)
-        return
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    temporary = target.parent / f".{os.getpid()}.cora.tmp"
     try:
+        if target.exists() and not target.is_file():  # a device or a pipe; a folder fails
+            target.write_text(text, encoding="utf-8")
+            return
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(target)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise fail(Kind.CANNOT_WRITE, f"cannot write: {error.strerror}", where=path,
-                   hint="does the folder exist, and may you write there?") from error
-
-
-def _write_special(target: Path, text: str) -> None:
-    """A device or pipe is written as it is; a folder is refused."""
-    try:
-        target.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise fail(Kind.CANNOT_WRITE, f"cannot write: {error.strerror}", where=str(target),
-                   hint="give the path of a file") from error
+    except (OSError, ValueError) as error:
+        with suppress(OSError, ValueError):
+            temporary.unlink(missing_ok=True)
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise fail(Kind.CANNOT_WRITE, f"cannot write: {why}", where=path,
+                   hint="give the path of a file; does the folder exist, and may you write there?") from error
 
 
 @contextmanager

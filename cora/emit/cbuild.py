@@ -23,10 +23,12 @@ from cora.cache import cache_dir as cache_dir
 from cora.errors import CoraError, Kind, fail
 
 _SHOWN_LINES = 20
+_SEAL = hashlib.sha256().digest_size
 _INSTALL_HINT = (
     "install a C compiler (Debian and Ubuntu: apt-get install gcc libc6-dev; Fedora: dnf install gcc), "
     "or name one in the environment variable CC"
 )
+
 
 
 def build_shared(name: str, sources: Mapping[str, str], flags: Sequence[str], *,
@@ -61,7 +63,7 @@ def _build(name: str, suffix: str, sources: Mapping[str, str], flags: tuple[str,
     command, version = _compiler()
     key = _digest(name, suffix, sources, flags, include_dirs, command, version)
     target = cache_dir() / "native" / f"{name}-{key}{suffix}"
-    if target.exists():
+    if _is_whole(target):
         return target
     try:
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -70,10 +72,26 @@ def _build(name: str, suffix: str, sources: Mapping[str, str], flags: tuple[str,
                 Path(folder, file).write_text(text, encoding="utf-8")
             made = Path(folder, "result" + suffix)
             _compile(name, command, flags, include_dirs, sources, Path(folder), made)
+            _seal(made)
             made.replace(target)
     except OSError as error:
         raise _unwritable(target.parent, error) from None
     return target
+
+
+def _seal(made: Path) -> None:
+    """Append the digest of the file to it; loaders ignore what follows an ELF image."""
+    with made.open("r+b") as file:
+        file.write(hashlib.sha256(file.read()).digest())
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a sealed file is there as it was made: loading half a library kills the process (SIGBUS)."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return False
+    return len(data) > _SEAL and hashlib.sha256(data[:-_SEAL]).digest() == data[-_SEAL:]
 
 
 def _compile(name: str, command: tuple[str, ...], flags: tuple[str, ...], include_dirs: Sequence[Path],

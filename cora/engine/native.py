@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from cora.emit.c import RUNTIME, emit_host
 from cora.emit.cbuild import build_program, build_shared, load_shared
 from cora.emit.layout import config_row
+from cora.engine.reference.states import States
 from cora.engine.results import (
     RETURN_FLOWS,
     Dropped,
@@ -142,6 +143,7 @@ class NativeEngine:
         self._returns = captured_at is not None
         self._verdicts: list[NDArray[np.uint16]] = []
         self._resolved: list[NDArray[np.uint64]] = []
+        self._taken = 0
 
     def __enter__(self) -> Self:
         return self
@@ -198,6 +200,19 @@ class NativeEngine:
         for pairs in self._resolved:
             out[pairs[:, 0]] = pairs[:, 1].astype(np.uint16)
         return out
+
+    def take_verdicts(self) -> Iterator[tuple[int, NDArray[np.uint16]]]:
+        """The verdicts kept so far, and forget them: (number of the first packet, its and the following verdicts).
+
+        Packets that had been held come by themselves, after all others.
+        """
+        verdicts, resolved = self._verdicts, self._resolved
+        self._verdicts, self._resolved = [], []
+        for codes in verdicts:
+            yield self._taken, codes
+            self._taken += len(codes)
+        for pairs in resolved:
+            yield from ((int(index), np.array([code], np.uint16)) for index, code in pairs)
 
     def _mode(self, mode: str, port: int = _NO_PORT) -> None:
         self._library.cora_set_output(self._handle, _MODES[mode], port)
@@ -279,9 +294,11 @@ class NativeEngine:
         Entries of an `evict_lru` table that were last used at the same time are taken in the order of their keys.
 
         Raises:
-            CoraError: `Kind.ENGINE_LIMIT` when the dump does not fit the program, or has datagrams in a tracker (the
-                bytes of their fragments are not part of a dump).
+            CoraError: `Kind.BAD_STATE` naming the row that is wrong; `Kind.ENGINE_LIMIT` when there are datagrams
+                in a tracker (the bytes of their fragments are not part of a dump).
         """
+        # One judge for both engines: the interpreter's own check, on a state of its own.
+        States(self.program).load(dump)
         rows = rows_of_dump(self.program, dump)
         self._library.cora_state_clear(self._handle, self._config)
         for number, (state, data) in enumerate(zip(self.program.states, rows, strict=True)):

@@ -10,7 +10,7 @@ All nodes are immutable and carry the span of the source they came from. `docs/s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import ClassVar, Literal
 
@@ -51,11 +51,16 @@ class Config:
 
 @dataclass(frozen=True)
 class FieldDecl:
-    """A field of a table entry."""
+    """A field of a table entry.
+
+    ``shown_as`` is the name of its type in the language (``ipv4``, ``mac``, ``duration``), for people only: it is no
+    part of the program's meaning, its text form or its hash.
+    """
 
     name: str
     type: Type
     span: Span
+    shown_as: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -643,6 +648,11 @@ class Program:
     states: tuple[State, ...]
     blocks: tuple[Block, ...]
     span: Span
+
+    def __repr__(self) -> str:
+        """What it is in a line; `cora.ir.text.print_program` prints it whole."""
+        states = ", ".join(s.name for s in self.states) or "none"
+        return f"<Program {self.name}: {len(self.blocks)} blocks; states: {states}>"
 
     def block(self, label: str) -> Block:
         """The block of that label.

@@ -336,6 +336,9 @@ _READ: dict[str, Callable[[_Parser, Any], Any]] = {
 }
 
 
+# How a message calls a kind of token.
+_TOKENS = {"word": "a word or number", "string": "a text in quotes", "value": "a value such as %x",
+           "span": "a place such as @3:1-3:9"}
 # Longer numbers fit no value, and take long to read.
 _MAX_DIGITS = 60
 
@@ -370,7 +373,7 @@ class _Line:
 
     def next(self, kind: str) -> str:
         if self.at >= len(self.tokens) or self.tokens[self.at][0] != kind:
-            raise self.error(f"a {kind}")
+            raise self.error(_TOKENS.get(kind, kind))
         self.at += 1
         return self.tokens[self.at - 1][1]
 
@@ -451,7 +454,7 @@ _BODY: dict[str, type] = {k.mnemonic: k for k in FORMATS if hasattr(k, "mnemonic
 
 def _formats_are_complete() -> bool:
     return all(
-        {f.name for f in fields(k)} - {"span", "instructions", "terminator"}
+        {f.name for f in fields(k)} - {"span", "shown_as", "instructions", "terminator"}
         == {m[1] for m in _PART.finditer(text) if m[1]} | {c[0] for c in CHILDREN.get(k, ())}
         for k, text in FORMATS.items()
     )

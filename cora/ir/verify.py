@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from cora.errors import CoraError, Diagnostic, Kind
 from cora.ir import nodes
@@ -13,6 +13,7 @@ from cora.ir.headers import HEADERS, field_of, header_type
 from cora.ir.nodes import Block, Instruction, Program, State, Terminator, Value
 from cora.ir.span import Span
 from cora.ir.types import BOOL, U16, U32, U64, EntryRef, Type, UInt
+from cora.ir.verify_declarations import check_declarations
 
 
 def verify(program: Program) -> Program:
@@ -22,7 +23,7 @@ def verify(program: Program) -> Program:
         CoraError: `Kind.IR_INVALID`, one diagnostic per broken rule.
     """
     checker = _Checker(program)
-    checker.declarations()
+    checker.found += check_declarations(program)
     checker.shape()
     if not checker.found:
         checker.bodies()
@@ -43,37 +44,6 @@ class _Checker:
     def require(self, condition: bool, span: Span, message: str) -> None:
         if not condition:
             self.error(span, message)
-
-    # Declarations.
-
-    def declarations(self) -> None:
-        p = self.program
-        for what, items in (("port", p.ports), ("config", p.configs), ("state", p.states)):
-            for name, n in Counter(i.name for i in items).items():
-                self.require(n == 1, p.span, f"{what} {name} is declared {n} times")
-        self.require(bool(p.ports), p.span, "a program needs a port")
-        for state in p.states:
-            if isinstance(state, nodes.MapState):
-                self.map(state)
-
-    def map(self, state: nodes.MapState) -> None:
-        names = [f.name for f in state.fields]
-        self.require(len(set(names)) == len(names), state.span, f"map {state.name} names a field twice")
-        self.require(len(state.keys) in (1, 2), state.span, f"map {state.name} needs one key, or two for a pair map")
-        for key in state.keys:
-            for name in key.fields:
-                self.require(name in names, key.span, f"key {key.name} uses {name}, which is no field of {state.name}")
-        for alloc in state.allocs:
-            pool = self.states.get(alloc.pool)
-            if not isinstance(pool, nodes.PoolState):
-                self.error(alloc.span, f"{alloc.pool} is no pool")
-                continue
-            self.require(len(alloc.fields) == len(pool.ranges), alloc.span,
-                         f"pool {pool.name} gives {len(pool.ranges)} values, {len(alloc.fields)} fields take them")
-            for name, dimension in zip(alloc.fields, pool.ranges, strict=False):
-                declared = state.field(name)
-                self.require(declared is not None and declared.type == dimension.type, alloc.span,
-                             f"field {name} cannot hold a value of {pool.name}.{dimension.name}")
 
     # The graph.
 
@@ -181,6 +151,10 @@ class _Body:
 
     def instruction(self, node: Instruction) -> None:
         self.uses(node)
+        word, known = _WORDS.get(type(node), ("", ()))
+        if word and getattr(node, word) not in known:
+            self.error(node.span, f"there is no {node.mnemonic} {getattr(node, word)}")
+            return
         _INSTRUCTIONS[type(node)](self, node)
 
     def terminator(self, node: Terminator) -> None:
@@ -423,6 +397,12 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "udp": ("ipv4", "ipv6"), "icmp": ("ipv4",), "icmp6": ("ipv6",), "quoted.ipv4": ("icmp",),
     "quoted.ipv6": ("icmp6",), "quoted.tcp": ("quoted.ipv4", "quoted.ipv6"),
     "quoted.udp": ("quoted.ipv4", "quoted.ipv6"), "quoted.icmp": ("quoted.ipv4",), "quoted.icmp6": ("quoted.ipv6",),
+}
+
+# Fields that hold one of a few words.
+_WORDS: dict[type, tuple[str, tuple[str, ...]]] = {
+    nodes.Unary: ("op", get_args(nodes.UnaryOp)), nodes.Binary: ("op", get_args(nodes.BinaryOp)),
+    nodes.Compare: ("op", get_args(nodes.CompareOp)), nodes.Meta: ("what", get_args(nodes.MetaWhat)),
 }
 
 _INSTRUCTIONS: dict[type, Callable[[_Body, Any], None]] = {

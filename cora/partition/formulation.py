@@ -59,10 +59,11 @@ class Formulation:
 
     ``rate`` scales utilisations. ``host_allowed`` False keeps everything off the last place, for plans without a core.
     ``stores`` False leaves out the sizes of memories and code stores, to find out whether they are what fails.
+    ``pinned``: units that have to be at a place.
     """
 
     def __init__(self, instance: Instance, units: Units, rate: float, host_allowed: bool = True,
-                 stores: bool = True) -> None:
+                 stores: bool = True, pinned: Mapping[int, int] | None = None) -> None:
         self.instance = instance
         self.units = units
         self.rate = rate
@@ -74,6 +75,8 @@ class Formulation:
         allowed = units.allowed.copy()
         if not host_allowed:
             allowed[:, self.last] = False
+        for unit, place in (pinned or {}).items():
+            allowed[unit, :place] = allowed[unit, place + 1 :] = False
         self.beyond = [self._place_variables(allowed[u]) for u in range(len(allowed))]
         self.options = {
             name: [(o, self.base.variable(0, 1, True)) for o in found if host_allowed or o.place < self.last]

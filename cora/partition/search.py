@@ -73,7 +73,8 @@ class Found:
 class Search:
     """One search with one solver under one time limit (seconds, for everything together).
 
-    ``known``: demands of placements at hand; cuts at them spare the first rounds.
+    ``known``: demands of placements at hand; cuts at them spare the first rounds. ``pinned``: units that have to be at a
+    place.
     """
 
     instance: Instance
@@ -82,6 +83,7 @@ class Search:
     time_limit: float
     stages: list[Stage] = field(default_factory=list)
     known: Sequence[Vector] = ()
+    pinned: Mapping[int, int] = field(default_factory=dict)
     variables: int = 0
     rows: int = 0
     scale: float = 1.0
@@ -90,7 +92,7 @@ class Search:
         self.deadline = time.perf_counter() + self.time_limit
 
     def formulation(self, rate: float, cores: int, host_allowed: bool = True, stores: bool = True) -> Formulation:
-        made = Formulation(self.instance, self.units, rate, host_allowed, stores)
+        made = Formulation(self.instance, self.units, rate, host_allowed, stores, self.pinned)
         for demand in self.known:
             loads = utilisation(self.instance, demand, max(cores, 1), rate)
             if math.isfinite(loads.max()) and loads.any():
@@ -145,6 +147,14 @@ class Search:
 
     def for_rate(self, rate: float, most: int) -> Found | None:
         """The plan for a rate with at most ``most`` host cores, None when there is none."""
+        least = self.least_host(rate, most)
+        if least is None:
+            return None
+        model, found = least
+        return self.refine(model, found, rate, found.cores)
+
+    def least_host(self, rate: float, most: int) -> tuple[Formulation, Found] | None:
+        """The fewest host cores for a rate, then the least host work, and the program to go on with; None: no plan."""
         model = self.formulation(rate, most)
         found = self.best(model, "host", max(most, 1), Limits(load=1.0), "host cores") if most else None
         if found is None and most:
@@ -156,11 +166,13 @@ class Search:
             except OutOfTime:
                 if found is None:
                     raise
-                return replace(found, cores=1, proven=False)
-            if none is not None or found is None:
-                return none and self.refine(without_host, none, rate, 0)
+                return model, replace(found, cores=1, proven=False)
+            if none is not None:
+                return without_host, none
+            if found is None:
+                return None
         cores, found = self.fewest_cores(model, found, rate, most)
-        return self.refine(model, found, rate, cores)
+        return model, replace(found, cores=cores)
 
     def fewest_cores(self, model: Formulation, found: Found, rate: float, most: int) -> tuple[int, Found]:
         """Bisect the core count between what the least host work proves and what its placement needs."""
@@ -208,8 +220,35 @@ class Search:
             return None
         load = norm(self.instance, utilisation(self.instance, found.demand, cores, scale)) * (1 + 3 * _MARGIN)
         found = self.improved(found, model, "host", cores, Limits(load), "host work")
-        host = _loosened(host_cycles(self.instance, found.demand, scale))
-        return self.improved(found, model, "latency", cores, Limits(load, host), "latency")
+        host = host_cycles(self.instance, found.demand, scale)
+        if cores and host < 1e-9:
+            # Where the host has nothing to do but code and state that no packet uses, the card can often keep these too.
+            without_host = self.formulation(scale, 0, host_allowed=False)
+            free = self.improved(found, without_host, "latency", 0, Limits(load), "latency without a host core")
+            if not free.placement.uses(self.instance.last):
+                return free
+        return self.improved(found, model, "latency", cores, Limits(load, _loosened(host)), "latency")
+
+    def elsewhere(self, unit: int, place: int, aim: Aim, cores: int, scale: float) -> list[Placement]:
+        """The best placements with a unit at a place: most throughput with ``cores`` and, for a rate, fewest cores.
+
+        Where there is none, or no time for any, none is in the list.
+        """
+        rest = self.deadline - time.perf_counter()
+        if rest <= 0:
+            return []
+        search = Search(self.instance, self.units, self.solver, rest, known=self.known, pinned={unit: place})
+        found = []
+        try:
+            if aim.rate is not None and (least := search.least_host(aim.rate, aim.most)) is not None:
+                found.append(least[1].placement)
+            for count in dict.fromkeys([cores] if found or aim.rate is None else [cores, aim.most]):
+                most = search.best(search.formulation(scale, count), "load", max(count, 1), Limits(), "throughput")
+                if most is not None:
+                    found.append(most.placement)
+        except OutOfTime:
+            pass
+        return found
 
     def other(self, model: Formulation, aim: Aim, placement: Placement) -> Placement | None:
         """The best placement that keeps some state at another place; its stages are no evidence for the plan."""

@@ -5,11 +5,13 @@ A plan is immutable. It is written in a stable order with one row a line, so tha
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import os
 import tempfile
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -23,9 +25,13 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for: a rate (packets/s, host cores as few as possible, at most ``cores``) or only cores."""
+    """What was asked for: a rate (packets/s, host cores as few as possible, at most ``cores``) or only cores.
+
+    ``line_bps``: the rate as it was asked, in bits/s on the line; None where it was asked in packets/s.
+    """
 
     rate_pps: int | None
+    line_bps: int | None
     cores: int | None
     solver: str
     time_limit_s: float
@@ -46,9 +52,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Move:
-    """What the plan would be with one state elsewhere. ``throughput_pps`` is with the plan's cores.
+    """The best there would be with one state at another place, everything else placed anew.
 
-    ``cores``: needed for the asked rate then; None when it is out of reach or none was asked for.
+    ``throughput_pps``: the most with the plan's cores (those given where no rate was asked for; at least one where the
+    host is used). ``cores``: the fewest for the asked rate; None when it is out of reach or none was asked for.
     """
 
     place: str
@@ -61,6 +68,9 @@ class Move:
 @dataclass(frozen=True)
 class StatePlacement:
     """Where a state is kept whole. ``amount`` of the tier in ``unit``; sizes in bytes; rates per packet of the profile.
+
+    ``accesses``: per kind of access (docs/plan.md), ``accesses_per_packet`` their sum; ``updates_per_packet``: entries
+    made or removed.
     """
 
     name: str
@@ -73,6 +83,7 @@ class StatePlacement:
     entries: int
     working_set_bytes: int
     hottest: float
+    accesses: Mapping[str, float]
     accesses_per_packet: float
     updates_per_packet: float
     reason: str
@@ -161,8 +172,8 @@ class ResourceUse:
 class Alternative:
     """Another placement under the same model. ``cores``: needed for the asked rate, None when out of reach.
 
-    ``throughput_pps`` is with the plan's number of cores (at least one where it uses the host); None where it is not
-    legal. ``states``: per state its place and tier.
+    ``throughput_pps`` is as in `Move`, ``low`` and ``high`` its P10 and P90; None where it is not legal. ``states``: per
+    state its place and tier.
     """
 
     name: str
@@ -170,6 +181,8 @@ class Alternative:
     cores: int | None
     host_work: float | None
     throughput_pps: float | None
+    low: float | None
+    high: float | None
     states: Mapping[str, str]
     note: str
 
@@ -216,7 +229,11 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Plan:
-    """A partition plan. Places are in order from the wire; ``throughput_pps`` and ``cores`` are what was checked."""
+    """A partition plan. Places are in order from the wire; ``throughput_pps`` and ``cores`` are what was checked.
+
+    ``cores``: those the plan needs, which may be fewer than the request gives it. ``samples``: of the model's parameter
+    box; ``samples_met``: those in which the plan carries the asked rate with its cores, None where no rate was asked for.
+    """
 
     program: str
     program_hash: str
@@ -231,6 +248,8 @@ class Plan:
     cores: int
     throughput_pps: int
     figures: tuple[Figure, ...]
+    samples: int
+    samples_met: int | None
     binding: str
     states: tuple[StatePlacement, ...]
     steering: tuple[Steering, ...]
@@ -265,20 +284,31 @@ class Plan:
         raise KeyError(name)
 
     def to_json(self) -> str:
-        """The document: one field a line, one row of a list a line, a trailing newline."""
-        rows = [f' "format": "{FORMAT}"', f' "version": {VERSION}']
-        for f in fields(self):
-            rows.append(f' "{f.name}": {_text(_plain(getattr(self, f.name)))}')
-        return "{\n" + ",\n".join(rows) + "\n}\n"
+        """The document: one field a line, one row of a list a line, a trailing newline; its digest at the end."""
+        rows = self._rows()
+        return "{\n" + ",\n".join([*rows, f' "digest": "{_digest(rows)}"']) + "\n}\n"
+
+    def digest(self) -> str:
+        """SHA-256 of the document's fields as they are written, without the digest itself."""
+        return _digest(self._rows())
+
+    def _rows(self) -> list[str]:
+        return [f' "format": "{FORMAT}"', f' "version": {VERSION}',
+                *(f' "{f.name}": {_text(plain(getattr(self, f.name)))}' for f in fields(self))]
 
 
-def _plain(item: Any) -> Any:
+def _digest(rows: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(rows).encode()).hexdigest()
+
+
+def plain(item: Any) -> Any:
+    """A part of a plan as JSON's own types."""
     if is_dataclass(item):
-        return {f.name: _plain(getattr(item, f.name)) for f in fields(item)}
+        return {f.name: plain(getattr(item, f.name)) for f in fields(item)}
     if isinstance(item, tuple):
-        return [_plain(i) for i in item]
+        return [plain(i) for i in item]
     if isinstance(item, Mapping):
-        return {k: _plain(v) for k, v in item.items()}
+        return {k: plain(v) for k, v in item.items()}
     return item
 
 
@@ -345,10 +375,11 @@ def plan_from_json(text: str, where: str = "<plan>") -> Plan:
     if version != VERSION or isinstance(version, bool):
         raise fail(Kind.PLAN_VERSION, f"the plan's format is version {version!r}, this program reads version {VERSION}",
                    where=where, hint="make the plan again with this version of cora")
-    body = {k: v for k, v in data.items() if k not in ("format", "version")}
+    body = {k: v for k, v in data.items() if k not in ("format", "version", "digest")}
     try:
         plan = decode(Plan, body)
         _consistent(plan)
+        _unchanged(plan, data.get("digest"))
     except Garbled as error:
         raise fail(Kind.BAD_PLAN, str(error), where=where, hint=_AGAIN) from error
     return plan
@@ -375,8 +406,24 @@ def _consistent(plan: Plan) -> None:
     for name, count in (("cores", plan.cores), ("throughput_pps", plan.throughput_pps)):
         if count < 0:
             raise Garbled(f"{name}: {count} is less than 0")
-    if not any(f.name == "throughput" for f in plan.figures):
-        raise Garbled("figures: there is no 'throughput'")
+    for what, value in (("throughput", plan.throughput_pps), ("host cores", plan.cores)):
+        figure = next((f.value for f in plan.figures if f.name == what), None)
+        if figure is None and (what == "throughput" or plan.request.rate_pps is not None):
+            raise Garbled(f"figures: there is no '{what}'")
+        # Figures have six digits.
+        if figure is not None and not math.isclose(figure, value, rel_tol=1e-5):
+            raise Garbled(f"figures: {what} is {figure:g}, elsewhere in the plan it is {value}")
+    if plan.resources and plan.binding not in {r.name for r in plan.resources}:
+        raise Garbled(f"binding: '{plan.binding}' is none of the plan's resources")
+    if plan.samples_met is not None and not 0 <= plan.samples_met <= plan.samples:
+        raise Garbled(f"samples_met: {plan.samples_met} is not between 0 and the {plan.samples} samples")
+
+
+def _unchanged(plan: Plan, digest: object) -> None:
+    if not isinstance(digest, str):
+        raise Garbled("digest is missing or no text")
+    if digest != plan.digest():
+        raise Garbled("the plan was changed after it was made: its digest is not that of its content")
 
 
 def json_schema() -> dict[str, Any]:
@@ -384,8 +431,9 @@ def json_schema() -> dict[str, Any]:
     definitions: dict[str, Any] = {}
     body = _schema(Plan, definitions)
     plan = definitions.pop(body["$ref"].rsplit("/", 1)[1])
-    plan["properties"] = {"format": {"const": FORMAT}, "version": {"const": VERSION}, **plan["properties"]}
-    plan["required"] = ["format", "version", *plan["required"]]
+    plan["properties"] = {"format": {"const": FORMAT}, "version": {"const": VERSION}, **plan["properties"],
+                          "digest": {"type": "string", "pattern": "^[0-9a-f]{64}$"}}
+    plan["required"] = ["format", "version", *plan["required"], "digest"]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Cora plan", **plan,
             "$defs": dict(sorted(definitions.items()))}
 

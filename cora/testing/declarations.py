@@ -138,7 +138,8 @@ class DeclarationWriter:
         type_ = self.choices.pick((uint(16), uint(16), IPV4, uint(32), self.scalar()))
         if type_.limit > 1 << 64 and not self.choices.chance(5):
             type_ = uint(64)
-        starts = {16: (1021, 5000, 0, 65535), 32: (V4[4], V4[4] - 1, 0)}.get(getattr(type_.ir, "bits", 0), (0, 1))
+        known = {16: (1021, 1016, 1021, 5000, 0, 65535), 32: (V4[4], V4[4] - 1, 0)}
+        starts = known.get(getattr(type_.ir, "bits", 0), (0, 1))
         low = min(self.choices.pick(starts) if type_ != IPV6 else V6[0], type_.limit - 1)
         return type_, low, min(low + self.choices.integer(0, most), type_.limit - 1)
 

@@ -92,7 +92,8 @@ class ExpressionWriter:
         prefix = QUOTED if header.startswith(QUOTED) else ""
         kind = header.removeprefix(QUOTED)
         # `ip` means ipv6 as soon as both are known to be present, which a function's caller may know.
-        sure = kind == "ipv6" or (kind == "ipv4" and scope.function is None and f"{prefix}ipv6" not in scope.headers)
+        six = f"{prefix}ipv6" in scope.headers | scope.possible
+        sure = kind == "ipv6" or (kind == "ipv4" and scope.function is None and not six)
         written = f"{prefix}ip" if sure and self.choices.chance(50) else header
         return Expr(f"{self.world.packet}.{written}.{name}", ATOM, True)
 

@@ -415,6 +415,7 @@ class Traffic:
         elif kind == 8 and spec.ethertype in (IPV4, IPV6) and spec.raw_above is None and self.choices.chance(50):
             # An upper layer that ends early, with the IP header agreeing.
             spec.raw = upper_bytes(spec)[:self.choices.integer(0, 19)]
+            spec.flaws["pad"] = self.choices.pick((0, 20))
         elif kind == 8:
             self.retarget_any(spec)
         else:

@@ -65,7 +65,9 @@ def _smaller_text(text: str, packets: list[Packet], fails: Fails, budget: _Budge
     while at > 0 and budget.left > 0:
         for kept in _without(lines, at):
             program = _loaded("\n".join(kept) + "\n")
-            if program is not None and budget.allows(lambda p=program: fails(p, packets)):  # type: ignore[misc]
+            if program is None or any(p.port >= len(program.ports) for p in packets):
+                continue
+            if budget.allows(lambda p=program: fails(p, packets)):  # type: ignore[misc]
                 lines = kept
                 break
         at = min(at, len(lines)) - 1

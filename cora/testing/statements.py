@@ -18,7 +18,7 @@ FALL: Mode = "fall"
 END: Mode = "end"
 
 REASONS = ("denied", "no mapping", "over the rate", "not ours", "TTL expired", "100% full", "back\\slash",
-           "naïve // not", "a /* b */ c", "tab\tbetween", "question ??/ mark", "{brace}", "%s%n")
+           "naïve // not", "a /* b */ c", "two  spaces", "question ??/ mark", "{brace}", "%s%n")
 Lines = list[str]
 Arm = tuple[str, Scope, Mode]
 

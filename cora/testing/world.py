@@ -123,7 +123,8 @@ class Scope:
     """What is known at a place: names, headers, deleted entries, verdicts that are ruled out.
 
     Attributes:
-        headers: present on every way here; base: those present from the start of the handler or function.
+        headers: present on every way here; possible: those that the front end may know to be present, which are more
+        where it drops an arm of a constant condition; base: those present from the start of the handler or function.
         dead: entries that may be deleted; gone: those of them that the front end knows as deleted even where it drops
         the arm of a constant condition; protected: entries that must stay (a loop's body runs several times).
         forbid: verdicts that a full table's promise rules out; ruled: those that may come to be ruled out on the way
@@ -133,6 +134,7 @@ class Scope:
 
     headers: frozenset[str]
     base: frozenset[str]
+    possible: frozenset[str] = frozenset()
     locals: dict[str, Local] = field(default_factory=dict)
     dead: frozenset[str] = frozenset()
     gone: frozenset[str] = frozenset()
@@ -146,13 +148,15 @@ class Scope:
 
     def child(self, gained: tuple[str, ...] = ()) -> Scope:
         """The same place one block deeper."""
-        return replace(self, locals=dict(self.locals), headers=self.headers.union(gained), depth=self.depth + 1)
+        return replace(self, locals=dict(self.locals), headers=self.headers.union(gained),
+                       possible=self.possible.union(gained), depth=self.depth + 1)
 
     def join(self, open_scopes: list[Scope], *, certain: bool = True) -> None:
         """Go on here after blocks that may reach their end; not ``certain`` when some may not be looked at at all."""
         if not open_scopes:
             return
         self.headers = frozenset.intersection(*(s.headers for s in open_scopes))
+        self.possible = self.possible.union(*(s.possible for s in open_scopes))
         self.dead = self.dead.union(*(s.dead for s in open_scopes)) & frozenset(self.locals)
         gone = [s.gone for s in open_scopes]
         self.gone = (frozenset[str]().union(*gone) if certain else frozenset.intersection(*gone)) & self.dead

@@ -36,6 +36,8 @@ MAX_SAME_PRIORITY = 1000
 MAX_ERRORS = 50
 # Products of 10**9 and a burst must fit 63 bits (docs/semantics.md, section 5).
 MAX_BURST = (1 << 63) // 10**9
+# Octets a second: 8 Tbit/s, beyond any port.
+MAX_RATE = 10**12
 
 
 @dataclass(frozen=True)
@@ -387,7 +389,7 @@ class _Declarer:
             return
         spans = {f.name: f.span for f in item.entry}
         state = nodes.MapState(
-            item.name, tuple(nodes.FieldDecl(n, t.ir, spans[n.split(".")[0]]) for n, t in flat),
+            item.name, tuple(nodes.FieldDecl(n, t.ir, spans[n.split(".")[0]], t.name) for n, t in flat),
             tuple(nodes.KeyDecl(k.name or "key", tuple(n for n, _ in keys[k.name]), k.span) for k in item.keys),
             allocs, capacity, timeouts, slack, self.full(known), "approx" not in known, self.strict(known),
             "per_shard" in known, item.span)
@@ -461,7 +463,8 @@ class _Declarer:
     def meter(self, item: ast.MeterDecl) -> None:
         numbers = {"rate": 1, "burst": 1, "excess": 1, "peak": 1, "peak_burst": 1}
         known = self.attributes(item.attributes, "meter", {**self._TABLE, **numbers})
-        values = {n: self.positive(known[n].args[0], f"the {n} of a meter", MAX_BURST) for n in numbers if n in known}
+        limits = {n: MAX_RATE if n in ("rate", "peak") else MAX_BURST for n in numbers}
+        values = {n: self.positive(known[n].args[0], f"the {n} of a meter", limits[n]) for n in numbers if n in known}
         for name in ("rate", "burst"):
             if name not in known:
                 self.errors.add(Kind.BAD_DECLARATION, f"meter '{item.name}' has no {name}", _head(item.span),
@@ -477,10 +480,13 @@ class _Declarer:
             return
         got = {n: v or 0 for n, v in values.items()}
         timeouts, slack = self.timeouts(item.timeout)
+        if len(timeouts) > 1 and item.timeout is not None:
+            self.errors.add(Kind.BAD_DECLARATION, "a meter has one time-out, not classes", item.timeout.span,
+                            "for example: timeout 30s;")
         flat = [pair for name, type_ in fields for pair in flatten_type(type_, name)]
         timeout = timeouts[0].nanoseconds if timeouts else refill_ns(got)
         state = nodes.MeterState(
-            item.name, tuple(nodes.FieldDecl(n, t.ir, item.span) for n, t in flat), capacity, algorithm, got["rate"],
+            item.name, _declared(flat, item.span), capacity, algorithm, got["rate"],
             got["burst"], got.get("excess", 0), got.get("peak", 0), got.get("peak_burst", 0), timeout, slack,
             self.full(known), "approx" not in known, self.strict(known), "per_shard" in known, item.span)
         self.symbols.tables[item.name] = Table(item.name, "meter", state, tuple(fields), {"": tuple(flat)}, item.span)
@@ -569,9 +575,8 @@ class _Declarer:
                 return None
             found.append(made)
         self.overlaps(found, kinds)
-        return nodes.AclState(item.name, tuple(nodes.FieldDecl(n, t.ir, item.span) for n, t in key), tuple(kinds),
-                              tuple(nodes.FieldDecl(n, t.ir, item.span) for n, t in values), tuple(found),
-                              capacity or 1, item.span)
+        return nodes.AclState(item.name, _declared(key, item.span), tuple(kinds), _declared(values, item.span),
+                              tuple(found), capacity or 1, item.span)
 
     def acl_entry(self, entry: ast.EntryItem, key: list[tuple[str, Scalar]], kinds: list[nodes.MatchKind],
                   values: list[tuple[str, Scalar]], order: int) -> nodes.AclEntry | None:
@@ -655,9 +660,8 @@ class _Declarer:
                 self.errors.add(Kind.DUPLICATE_NAME, "this prefix stands twice", entry.span, None,
                                 [("first here", found[made.value, made.length].span)])
             found[made.value, made.length] = made
-        return nodes.LpmState(item.name, nodes.FieldDecl(key[0][0], key[0][1].ir, item.span),
-                              tuple(nodes.FieldDecl(n, t.ir, item.span) for n, t in values), tuple(found.values()),
-                              capacity or 1, item.span)
+        return nodes.LpmState(item.name, _declared(key, item.span)[0], _declared(values, item.span),
+                              tuple(found.values()), capacity or 1, item.span)
 
     def lpm_entry(self, entry: ast.EntryItem, type_: Scalar, values: list[tuple[str, Scalar]]
                   ) -> nodes.LpmEntry | None:
@@ -745,10 +749,14 @@ def scalar_count(type_: LanguageType) -> int:
     return 1 if isinstance(type_, Scalar) else len(flatten_type(type_, ""))
 
 
+def _declared(flat: Iterable[tuple[str, Scalar]], span: Span) -> tuple[nodes.FieldDecl, ...]:
+    return tuple(nodes.FieldDecl(n, t.ir, span, t.name) for n, t in flat)
+
+
 def refill_ns(numbers: Mapping[str, int]) -> int:
-    """Nanoseconds after which every bucket of a meter is full again: an entry idle that long says nothing any more."""
-    committed = -(-(numbers["burst"] + numbers.get("excess", 0)) * 10**9 // numbers["rate"])
-    peak = -(-numbers.get("peak_burst", 0) * 10**9 // numbers["peak"]) if numbers.get("peak") else 0
+    """The longest whole nanoseconds after which a bucket may still lack something: idle for longer, all are full."""
+    committed = (numbers["burst"] + numbers.get("excess", 0)) * 10**9 // numbers["rate"]
+    peak = numbers.get("peak_burst", 0) * 10**9 // numbers["peak"] if numbers.get("peak") else 0
     return max(committed, peak)
 
 

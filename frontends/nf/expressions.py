@@ -414,7 +414,7 @@ class Expressions:
         if found is None:
             return POISON
         if found.const is not None:
-            if found.type == INTEGER and found.const >= type_.limit:
+            if found.type == INTEGER and type_ != BOOLEAN and found.const >= type_.limit:
                 self.errors.add(Kind.VALUE_RANGE, f"{found.const} does not fit in {type_}", expr.span)
                 return POISON
             return Number(type_, int(found.const != 0) if type_ == BOOLEAN else found.const % type_.limit)

@@ -673,6 +673,8 @@ class Lowering:
     def reason(self, text: str, span: Span) -> None:
         if not text.strip():
             self.errors.add(Kind.BAD_DECLARATION, "a drop needs a reason", span, 'for example drop "not ours";')
+        elif not text.isprintable():
+            self.errors.add(Kind.BAD_DECLARATION, "a reason is shown to people: it has a control character", span)
 
     def reject(self, item: ast.RejectStmt) -> None:
         headers = {"icmp": ("ipv4", IPV4, ICMP_ERRORS), "icmp6": ("ipv6", IPV6, ICMP6_ERRORS)}

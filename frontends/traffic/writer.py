@@ -1,4 +1,4 @@
-"""Writes pcap files: a temporary file beside the target, renamed when it is complete."""
+"""Writes pcap and pcapng files: a temporary file beside the target, renamed when it is complete."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import os
 import stat
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -39,7 +39,10 @@ class PcapWriter:
                           else open(self._target, "wb", buffering=_BUFFER))  # noqa: SIM115 - the same
         except (OSError, ValueError) as error:
             raise self._failure(error) from None
-        self._put(struct.pack("<IHHiIII", _MAGIC[nanoseconds], 2, 4, 0, 0, _MAX_FRAME, linktype))
+        self._put(self._header(nanoseconds, linktype))
+
+    def _header(self, nanoseconds: bool, linktype: int) -> bytes:
+        return struct.pack("<IHHiIII", _MAGIC[nanoseconds], 2, 4, 0, 0, _MAX_FRAME, linktype)
 
     def __enter__(self) -> Self:
         """The writer itself."""
@@ -53,22 +56,24 @@ class PcapWriter:
         else:
             self.abandon()
 
-    def write(self, time_ns: int, frame: bytes, wirelen: int | None = None) -> None:
-        """Append one packet; ``wirelen`` is the original length where ``frame`` was cut.
+    def write(self, time_ns: int, frame: bytes, wirelen: int | None = None, interface: int = 0) -> None:
+        """Append one packet; ``wirelen`` is the original length where ``frame`` was cut. A pcap has no interfaces.
 
         Raises CoraError CANNOT_WRITE for what a pcap record cannot hold: times before 1970 or after 2106, frames
         over 262144 bytes, an original length below the captured one.
         """
         length = len(frame) if wirelen is None else wirelen
-        seconds, rest = divmod(time_ns, _NS_PER_S)
-        if not 0 <= seconds < 1 << 32:
+        if not 0 <= time_ns < _NS_PER_S << 32:
             raise self._misfit(f"a time of {time_ns} ns does not fit a pcap record (1970 to 2106)")
         if len(frame) > _MAX_FRAME:
             raise self._misfit(f"a frame of {len(frame)} bytes is longer than a pcap record may be ({_MAX_FRAME})")
         if not len(frame) <= length < 1 << 32:
             raise self._misfit(f"an original length of {length} does not fit a frame of {len(frame)} bytes")
-        self._put(_RECORD.pack(seconds, rest // self._unit, len(frame), length))
-        self._put(frame)
+        self._put(self._record(time_ns, frame, length, interface))
+
+    def _record(self, time_ns: int, frame: bytes, length: int, _interface: int) -> bytes:
+        seconds, rest = divmod(time_ns, _NS_PER_S)
+        return _RECORD.pack(seconds, rest // self._unit, len(frame), length) + frame
 
     def close(self) -> None:
         """Finish the file and give it its name; without effect the second time."""
@@ -103,6 +108,38 @@ class PcapWriter:
 
     def _misfit(self, message: str) -> CoraError:
         return fail(Kind.CANNOT_WRITE, message, where=self._shown)
+
+
+class PcapngWriter(PcapWriter):
+    """A pcapng file (draft-ietf-opsawg-pcapng) being written: one Ethernet interface per name, nanoseconds."""
+
+    def __init__(self, path: str | os.PathLike[str], interfaces: Sequence[str]) -> None:
+        """Create the temporary file and write the section header and the interfaces, numbered as given."""
+        self._interfaces = tuple(interfaces)
+        super().__init__(path)
+
+    def _header(self, nanoseconds: bool, linktype: int) -> bytes:
+        section = _block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
+        return section + b"".join(
+            _block(1, struct.pack("<HHI", linktype, 0, _MAX_FRAME) + _option(2, name.encode()) + _option(9, b"\x09")
+                   + _option(0, b"")) for name in self._interfaces)
+
+    def _record(self, time_ns: int, frame: bytes, length: int, interface: int) -> bytes:
+        return _block(6, struct.pack("<IIIII", interface, time_ns >> 32, time_ns & 0xFFFFFFFF, len(frame), length)
+                      + _padded(frame))
+
+
+def _padded(data: bytes) -> bytes:
+    return data + bytes(-len(data) % 4)
+
+
+def _option(code: int, data: bytes) -> bytes:
+    return struct.pack("<HH", code, len(data)) + _padded(data)
+
+
+def _block(kind: int, body: bytes) -> bytes:
+    size = struct.pack("<I", 12 + len(body))
+    return struct.pack("<I", kind) + size + body + size
 
 
 def write_pcap(path: str | os.PathLike[str], packets: Iterable[tuple[int, bytes, int | None]], nanoseconds: bool = True,

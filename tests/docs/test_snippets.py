@@ -76,7 +76,8 @@ def test_limits_are_those_of_the_code() -> None:
     numbers = [int(n.replace(",", "")) for n in re.findall(r"\b\d[\d,]*\b", section.replace("2^28", str(1 << 28)))]
     assert numbers == [
         MAX_SOURCE >> 20, parser.MAX_DEPTH, parser.MAX_PATHS, lower.MAX_CALLS, lower.MAX_UNROLL, lower.MAX_STATEMENTS,
-        lower.MAX_BLOCKS, declare.MAX_FIELDS, declare.MAX_ENTRY_BITS, declare.MAX_CAPACITY, declare.MAX_BURST,
+        lower.MAX_BLOCKS, declare.MAX_FIELDS, declare.MAX_ENTRY_BITS, declare.MAX_CAPACITY, declare.MAX_RATE,
+        declare.MAX_BURST,
         declare.MAX_SAME_PRIORITY]
 
 

@@ -192,3 +192,14 @@ def test_finished_results_are_used_from_a_read_only_cache(cache: Path, monkeypat
     monkeypatch.setattr(cbuild, "_compile", refuse)
     assert build_shared("answer", ANSWER, ()) == path
     assert ctypes.CDLL(str(path)).answer() == 42
+
+
+@pytest.mark.parametrize("damage", [0, 100, 8192, -1])
+def test_a_damaged_result_is_built_again(cache: Path, damage: int) -> None:
+    made = build_shared("answer", ANSWER, [])
+    whole = made.read_bytes()
+    made.unlink()  # the loaded file of another process stays as it is
+    made.write_bytes(whole[:damage])
+    again = build_shared("answer", ANSWER, [])
+    assert again == made and made.read_bytes()[:100] == whole[:100]
+    assert load_shared(again).answer() == 42

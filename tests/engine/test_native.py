@@ -19,7 +19,7 @@ from random_ir import random_packets, random_program
 from cora.engine import native
 from cora.engine.native import NativeEngine
 from cora.engine.reference import Reference
-from cora.engine.results import Dropped, Event, Held, Output
+from cora.engine.results import Dropped, Event, Held, Output, StateDump
 from cora.errors import CoraError, Kind
 from cora.frontends import nf
 from cora.ir.nodes import MapState, Program
@@ -207,11 +207,12 @@ def test_dump_of_the_reference_loads() -> None:
     reference = Reference(program)
     for p in packets:
         reference.process(p.port, p.time_ns, p.frame, p.wirelen)
-    dump = {k: v for k, v in reference.state().items() if v["kind"] != "fragment"}
+    dump: StateDump = {k: {"kind": "fragment", "datagrams": []} if v["kind"] == "fragment" else v
+                       for k, v in reference.state().items()}
     assert any(v.get("entries") for v in dump.values())
     with NativeEngine(program) as engine:
         engine.load_state(dump)
-        assert {k: v for k, v in engine.state().items() if v["kind"] != "fragment"} == dump
+        assert engine.state() == dump
 
 
 FIELDS = {"src": 1, "sport": 1, "packets": 1}
@@ -224,11 +225,17 @@ FIELDS = {"src": 1, "sport": 1, "packets": 1}
     {"seen": {"kind": "map", "entries": [{"fields": {**FIELDS, "packets": -1}, "timeout": "long", "last": 0}]}},
     {"seen": {"kind": "map", "entries": [{"fields": FIELDS, "timeout": "long", "last": 0}] * 2}},
     {"known": {"kind": "counter", "values": [[0, 0]]}},
+    {"seen": {"kind": "map", "entries": [{"fields": {**FIELDS, "packets": "x"}, "timeout": "long", "last": 0}]}},
+    {"seen": {"kind": "map", "entries": [{"fields": FIELDS, "timeout": "long", "last": 1 << 63}]}},
+    {"seen": {"kind": "counter", "entries": []}},
 ])
 def test_a_dump_that_does_not_fit_is_refused(broken: dict[str, dict[str, object]]) -> None:
-    with NativeEngine(nf.loads(flows())) as engine, pytest.raises(CoraError) as caught:
-        engine.load_state(broken)
-    assert caught.value.diagnostics[0].kind is Kind.ENGINE_LIMIT
+    with NativeEngine(nf.loads(flows())) as engine:
+        empty = engine.state()
+        with pytest.raises(CoraError) as caught:
+            engine.load_state({**empty, **broken})
+        assert caught.value.diagnostics[0].kind is Kind.BAD_STATE
+        assert engine.state() == empty
 
 
 # --- the profile, against a model that keeps its own books ---

@@ -50,6 +50,7 @@ from scapy.layers.inet6 import (
     ICMPv6ND_NA,
     ICMPv6ND_NS,
     ICMPv6ND_RA,
+    ICMPv6ND_Redirect,
     ICMPv6ND_RS,
     ICMPv6PacketTooBig,
     ICMPv6TimeExceeded,
@@ -326,6 +327,26 @@ def test_B04_segments_of_the_side_that_reset_do_not_revive(
     late = prepare(box, ip, name)
     play(box, ip, script, 5 * SECOND)
     assert stopped(box, "outside", late, 10 * SECOND + 1) == NOT_OPENED
+
+
+@families
+def test_B04_reset_of_an_unfinished_handshake_closes_for_good(firewall: Start, ip: Family) -> None:
+    """Not both SYNs were seen (the repeated one counts once): the reset closes both ways, only a SYN re-opens."""
+    box = firewall()
+    play(box, ip, ">S >S <RA", 0)
+    play(box, ip, ">A", 5 * SECOND)
+    assert stopped(box, "outside", tcp(ip.s, 80, ip.a, 2000, "A"), 10 * SECOND + 1) == NOT_OPENED
+
+
+@families
+@pytest.mark.parametrize(("script", "seconds"), [(">FA <FA", 10), (">A <FA", 21600), (">FA <A", 21600)])
+def test_connection_found_in_its_middle_closes_by_both_fins(
+        firewall: Start, ip: Family, script: str, seconds: int) -> None:
+    for late in (0, 1):
+        box = firewall()
+        play(box, ip, script, 0)
+        result = box.send("outside", tcp(ip.s, 80, ip.a, 2000, "A"), seconds * SECOND + late)
+        assert bool(result.sent()) is (late == 0)
 
 
 @families
@@ -959,7 +980,8 @@ def test_arp_by_configuration(firewall: Start, on: bool) -> None:
 
 
 @pytest.mark.parametrize("message", [
-    ICMPv6ND_NS(tgt=V6.s), ICMPv6ND_NA(tgt=V6.s), ICMPv6ND_RS(), ICMPv6ND_RA()], ids=["NS", "NA", "RS", "RA"])
+    ICMPv6ND_NS(tgt=V6.s), ICMPv6ND_NA(tgt=V6.s), ICMPv6ND_RS(), ICMPv6ND_RA(), ICMPv6ND_Redirect(tgt=V6.s)],
+    ids=["NS", "NA", "RS", "RA", "redirect"])
 @pytest.mark.parametrize("on", [True, False])
 def test_neighbour_discovery_by_configuration(firewall: Start, message: Any, on: bool) -> None:
     box = firewall(pass_discovery=str(on).lower())

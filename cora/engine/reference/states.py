@@ -32,6 +32,8 @@ from cora.ir.nodes import (
 from cora.ir.types import bits_of
 
 U64 = 1 << 64
+# Times of any capture lie below this (the year 2262); above, adding a time-out could wrap.
+TIME_LIMIT = 1 << 63
 
 
 class States:
@@ -171,7 +173,7 @@ def _load_map(table: MapTable, row: _Row) -> int:
         entry.timeout = _timeout_of(table, item)
         entry.given = tuple((table.pools[a.pool], _index_of(table.pools[a.pool], [entry.values[f] for f in a.fields],
                                                             item.where)) for a in table.decl.allocs)
-        found.append((item.number("last"), entry))
+        found.append((item.number("last", TIME_LIMIT), entry))
         for key in table.decl.keys:
             if table.key_of(entry, key.name) in table.keys[key.name]:
                 raise _bad(item.where, f"key {key.name} is there twice")
@@ -205,7 +207,7 @@ def _load_meter(table: MeterTable, row: _Row) -> int:
     for item in row.rows("entries"):
         key = tuple(item.values("key", table.decl.fields).values())
         credits = _list(item.get("credits"), f"{item.where}.credits", len(table.limits))
-        found.append((item.number("last"), key, [
+        found.append((item.number("last", TIME_LIMIT), key, [
             _number(c, f"{item.where}.credits", limit + 1) for c, limit in zip(credits, table.limits, strict=True)]))
     if len({key for _, key, _ in found}) != len(found) or len(found) > table.decl.capacity:
         raise _bad(row.where, f"a key is there twice, or more entries than the capacity of {table.decl.capacity}")
@@ -246,7 +248,7 @@ def _datagram(row: _Row) -> Datagram:
     if row.items("held") or state not in ("waiting", "condemned"):
         raise _bad(row.where, "only datagrams that hold no fragment and are not open can be restored: a dump has "
                               "neither the held packets nor the first header")
-    datagram = Datagram((family, source, destination, protocol, ident), row.number("made"), str(state))
+    datagram = Datagram((family, source, destination, protocol, ident), row.number("made", TIME_LIMIT), str(state))
     datagram.end = row.number("end", 1 << 16, -1)
     for i, item in enumerate(row.items("ranges")):
         where = f"{row.where}.ranges[{i}]"

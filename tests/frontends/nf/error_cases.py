@@ -123,6 +123,7 @@ DECLARATIONS = [
     ('meter m { key a: ipv4; rate 10Mbps; burst 0; capacity 5; }', '105@4:45'),
     ('meter m { key a: ipv4; rate 10Mbps; burst 1kB; excess 5B; peak 5Mbps; capacity 5; }', '111@4:3 111@4:50'),
     ('meter m { rate 10Mbps; burst 1kB; capacity 5; }', '111@4:3'),
+    ('meter m { key a: ipv4; rate 10Mbps; burst 1kB; capacity 5; timeout { x 1s, y 2s } }', '111@4:62'),
     ('meter m { key a: ipv4; rate 10Mbps; burst 100GB; capacity 5; }', '105@4:45'),
     ('counter c[0];', '105@4:13'),
     ('counter c[x];', '102@4:13'),
