@@ -91,8 +91,9 @@ def plan(program: Program, profile: Profile, nic: str, *, rate: str | float | No
     from cora.runtime.requests import asked_rate
 
     asked = asked_rate(rate, profile)
-    return search(program, profile, get(nic, instance), rate_pps=asked and asked.pps, line_bps=asked and asked.line_bps,
-                  cores=cores, solver=solver, time_limit=time_limit)
+    return search(program, profile, get(nic, instance), rate_pps=None if asked is None else asked.pps,
+                  line_bps=None if asked is None else asked.line_bps, cores=cores, solver=solver,
+                  time_limit=time_limit)
 
 
 def replay(program: Program, traffic: PathLike, *, engine: Engine = "native", port_map: Sequence[str] = (),

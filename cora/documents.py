@@ -6,6 +6,7 @@ import json
 import types
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
@@ -19,13 +20,48 @@ _NAMES: Mapping[Any, str] = {str: "text", int: "a whole number", float: "a numbe
                              type(None): "null"}
 
 
-def read_json(text: str) -> Any:
-    """Parse JSON, without the constants that JSON does not have (NaN, Infinity).
+# The largest profile or plan that is read; those of the examples have some hundred kilobytes.
+MAX_DOCUMENT = 256 << 20
+
+
+def read_text(path: Path) -> str:
+    """The text of a document file; a byte-order mark is skipped.
 
     Raises:
-        ValueError: it is no JSON; Garbled: it has such a constant.
+        OSError: it cannot be read; Garbled: it is no UTF-8 text, or longer than `MAX_DOCUMENT`.
     """
-    return json.loads(text, parse_constant=_no_constant)
+    with path.open("rb") as file:
+        raw = file.read(MAX_DOCUMENT + 1)
+    if len(raw) > MAX_DOCUMENT:
+        raise Garbled(f"the file is longer than a document can be ({MAX_DOCUMENT} bytes)")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Garbled(f"this is no text: byte {error.start} is not UTF-8") from error
+
+
+def read_json(text: str) -> Any:
+    """Parse JSON strictly: no NaN or Infinity, no key twice, no number or nesting beyond reason.
+
+    Raises:
+        json.JSONDecodeError: it is no JSON; Garbled: it is, but not of this strict kind.
+    """
+    try:
+        return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_unique)
+    except json.JSONDecodeError:
+        raise
+    except RecursionError as error:
+        raise Garbled("the document is nested too deeply") from error
+    except ValueError as error:  # Python's limit on the digits of a number
+        raise Garbled("a number has too many digits") from error
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise Garbled(f"{next(n for n in names if names.count(n) > 1)}: the field stands twice")
+    return found
 
 
 def _no_constant(name: str) -> None:

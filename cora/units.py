@@ -53,6 +53,8 @@ def _split(text: str, what: str, example: str, where: str | None, kind: Kind) ->
     match = _NUMBER.fullmatch(text) if len(text) <= _MAX_TEXT else None
     if match is None:
         shown = text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + "..."
+        if text.lstrip().startswith(("-", "\u2212")) and _NUMBER.fullmatch(text.lstrip()[1:]):
+            raise fail(kind, f"the {what} '{shown}' is below zero", where=where, hint=f"write {what}s like {example}")
         raise fail(kind, f"'{shown}' is not a {what}", where=where, hint=f"write {what}s like {example}")
     return Fraction(match[1]), match[2]
 

@@ -1,13 +1,22 @@
 #!/usr/bin/env bash
-# Sets everything up and does the main job once: profile the NAT on the shipped capture, plan it for both NICs. The capture
-# shows the hosts with their own addresses, as the inside of a NAT does.
+# Sets everything up and does the main job once: profile the NAT on the shipped capture, plan it for both NICs.
 set -eu
 cd "$(dirname "$0")/.."
+echo "setting up (.venv, the first time takes a minute) ..."
 bash dev/setup.sh
 mkdir -p out
 cora=.venv/bin/cora
-map=(--port-map inside=10.0.0.0/24,2001:db8:1::/64 --port-map 'outside=*')
-"$cora" profile examples/nat.nf examples/captures/office.pcap "${map[@]}" --captured-at inside -o out/nat.profile.json
+# The capture was taken on the inside link: replies are translated as the NAT translates.
+office=(examples/captures/office.pcap --port-map inside=10.0.0.0/24,2001:db8:1::/64 --port-map 'outside=*'
+        --captured-at inside)
+"$cora" profile examples/nat.nf "${office[@]}" -o out/nat.profile.json
 for nic in agilio-cx bluefield2; do
-  "$cora" plan examples/nat.nf --profile out/nat.profile.json --nic "$nic" --rate 20Mpps -o "out/nat.$nic.json"
+  echo
+  "$cora" plan examples/nat.nf --profile out/nat.profile.json --nic "$nic" --rate 10Mpps -o "out/nat.$nic.json"
 done
+cat <<'NEXT'
+
+next:  .venv/bin/cora show out/nat.agilio-cx.json --explain conns     why a table is where it is
+       .venv/bin/cora plan --help                                     your own program, capture, NIC and rate
+       README.md                                                      the tour
+NEXT

@@ -49,17 +49,25 @@ def make_profile(program: Program, traffic: str | os.PathLike[str], *, port_map:
     from cora.engine.native import NativeEngine
     from cora.frontends.traffic import open_traffic
     from cora.frontends.traffic.portmap import PortMap
-    from cora.runtime.viewpoint import checksum_hint, forgetting, port_number, silent_ports, suspicion
+    from cora.runtime.viewpoint import (
+        checksum_hint,
+        forgetting,
+        need_file,
+        nothing_arrives,
+        port_number,
+        silent_ports,
+        suspicion,
+    )
 
     mapping = PortMap.parse(port_map, [p.name for p in program.ports])
     side = port_number(program, captured_at)
+    need_file(traffic, "a profile names its capture by a digest")
     with (open_traffic(traffic) as capture,
           NativeEngine(program, options or Options(), profile=True, captured_at=side) as engine):
         source = mapping.assign(capture)
         first, last, packets = _span(source)
         if not packets:
-            raise fail(Kind.EMPTY_CAPTURE, "no packet of the capture reaches the program", where=str(traffic),
-                       hint="is it empty, or does the port map leave everything out?")
+            raise nothing_arrives(str(traffic), source)
         length, count = _windows(first, last, window_ns)
         engine.set_windows(first, length, count)
         arrived = np.zeros((len(program.ports), 2), dtype=np.uint64)
@@ -118,6 +126,9 @@ def _counted(source: Assigned, arrived: NDArray[np.uint64], progress: Callable[[
 
 
 def _digest(traffic: str | os.PathLike[str]) -> str:
+    """SHA-256 of a capture file; empty for what is no file (a pipe gives its bytes once)."""
+    if not Path(traffic).is_file():
+        return ""
     with open(traffic, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

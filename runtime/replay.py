@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from cora.engine.results import Dropped, Event, Options, Output, ReturnCounts, RunSummary, StateDump
-from cora.errors import Kind, fail
 from cora.frontends.traffic.capture import packets_of
 from cora.ir.nodes import Program, reasons_of
 from cora.runtime.frames import FrameNumbers
@@ -98,7 +97,7 @@ def replay(program: Program, traffic: str | os.PathLike[str], *, engine: Engine 
     from cora.frontends.traffic import open_traffic
     from cora.frontends.traffic.portmap import PortMap
     from cora.runtime.frames import Numbered
-    from cora.runtime.viewpoint import checksum_hint, forgetting, port_number, silent_ports, suspicion
+    from cora.runtime.viewpoint import checksum_hint, forgetting, nothing_arrives, port_number, silent_ports, suspicion
 
     mapping = PortMap.parse(port_map, [p.name for p in program.ports])
     side = port_number(program, captured_at)
@@ -108,8 +107,7 @@ def replay(program: Program, traffic: str | os.PathLike[str], *, engine: Engine 
         run = _native if engine == "native" else _reference
         done = run(program, options or Options(), side, source, sink, progress or (lambda _: None))
         if not done.summary.packets:
-            raise fail(Kind.EMPTY_CAPTURE, "no packet of the capture reaches the program", where=str(traffic),
-                       hint="is it empty, or does the port map leave everything out?")
+            raise nothing_arrives(str(traffic), source)
         stats = source.stats
         warnings = [*source.warnings, *forgetting(done.returns), *silent_ports(program, source.counts, port_map),
                     *checksum_hint(done.summary)]
@@ -150,6 +148,7 @@ class _FirstDrops:
         self.frames = FrameNumbers()
         self.found: dict[str, tuple[int, int]] = {}
         self._reasons = reasons
+        self._next = 0
         # Verdicts from 0x8000 on are drop reasons, except the one of held packets.
         self._known = np.ones(1 << 16, np.bool_)
         self._known[0x8000:0x8000 + len(reasons)] = False
@@ -162,10 +161,18 @@ class _FirstDrops:
     def verdicts(self, pairs: Iterable[tuple[int, NDArray[np.uint16]]]) -> None:
         """Take verdicts of consecutive packets, each array with the number of its first packet."""
         for base, codes in pairs:
+            if base < self._next:  # it had been held, and may come before the first one known
+                self._take_resolved(base, int(codes[0]))
+                continue
+            self._next = base + len(codes)
             while (fresh := ~self._known[codes]).any():
                 at = int(fresh.argmax())
                 self._known[codes[at]] = True
                 self._keep(self._reasons[int(codes[at]) - 0x8000], base + at)
+
+    def _take_resolved(self, packet: int, code: int) -> None:
+        if 0 <= code - 0x8000 < len(self._reasons):
+            self._keep(self._reasons[code - 0x8000], packet)
 
     def _keep(self, reason: str, packet: int) -> None:
         if packet < self.found.get(reason, (packet + 1, 0))[0]:

@@ -8,6 +8,9 @@ from cora.analysis.profile import Profile
 from cora.errors import Kind, fail
 from cora.units import LINE_OCTETS, parse_rate
 
+# Packets a second: beyond any card, and far from where floating-point sums go wrong.
+MAX_RATE = 1e12
+
 
 @dataclass(frozen=True)
 class AskedRate:
@@ -37,6 +40,8 @@ def asked_rate(rate: str | float | None, profile: Profile) -> AskedRate | None:
     Raises:
         CoraError: `Kind.BAD_FLAG` when it is no rate, or not above zero.
     """
+    if not profile.octets:
+        raise fail(Kind.BAD_PROFILE, "the packets of this traffic have no octets, so nothing can be planned for them")
     if rate is None:
         return None
     line_bps = None
@@ -47,6 +52,7 @@ def asked_rate(rate: str | float | None, profile: Profile) -> AskedRate | None:
         value = float(parsed.amount)
         if parsed.unit == "bps":
             line_bps, value = parsed.amount, value / (8 * (profile.mean_frame + LINE_OCTETS))
-    if value <= 0:
-        raise fail(Kind.BAD_FLAG, "the rate must be above zero", where="--rate", hint="for example 40Gbps or 10Mpps")
+    if not 1 <= value <= MAX_RATE:
+        raise fail(Kind.BAD_FLAG, f"a rate of {value:g} packets/s is not between 1 and {MAX_RATE:g}", where="--rate",
+                   hint="for example 40Gbps or 10Mpps")
     return AskedRate(value, line_bps)

@@ -5,12 +5,18 @@ The translation itself is in `cora.runtime.returns`.
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from cora.engine.results import RETURN_FLOWS, ReturnCounts, RunSummary
-from cora.errors import Kind, fail
+from cora.errors import CoraError, Kind, fail
 from cora.ir import nodes
 from cora.ir.nodes import Program
+
+if TYPE_CHECKING:
+    from cora.frontends.traffic.capture import TrafficSource
 
 # From this share of dropped packets on, a port of a translating program suggests that the capture shows another side.
 SUSPICIOUS = 0.2
@@ -52,6 +58,26 @@ def suspicion(program: Program, arrived: Sequence[int], dropped: Sequence[int]) 
             for name, came, lost in zip(others, arrived[1:], dropped[1:], strict=True) if lost > SUSPICIOUS * came]
 
 
+def need_file(traffic: str | os.PathLike[str], why: str) -> None:
+    """Refuse a pipe where the traffic is read more than once; ``why`` says what for.
+
+    Raises:
+        CoraError: `Kind.FILE_UNREADABLE`.
+    """
+    if os.path.exists(traffic) and stat.S_ISFIFO(os.stat(traffic).st_mode):
+        raise fail(Kind.FILE_UNREADABLE, f"a pipe can be read only once, and {why}", where=str(traffic),
+                   hint="save the packets in a file first")
+
+
+def nothing_arrives(where: str, source: TrafficSource) -> CoraError:
+    """The error for traffic of which no packet reaches the program, with what its reader met."""
+    hint = "is it empty, or does the port map leave everything out?"
+    if source.stats.skipped:
+        hint = f"its {source.stats.skipped:,} packets cannot be used: see the notes"
+    return fail(Kind.EMPTY_CAPTURE, "no packet of the capture reaches the program", where=where, hint=hint,
+                notes=[(text, None) for text in source.warnings])
+
+
 def silent_ports(program: Program, arrived: Sequence[int], port_map: Sequence[str]) -> list[str]:
     """A warning for each port that the user gave packets to and that none arrived on."""
     given = {spec.partition("=")[0].strip() for spec in port_map}
@@ -64,8 +90,8 @@ def checksum_hint(summary: RunSummary) -> list[str]:
     wrong = summary.dropped.get("bad IPv4 checksum", 0)
     if wrong <= SUSPICIOUS * summary.packets:
         return []
-    return [f"{100 * wrong / summary.packets:.0f}% of the packets were dropped for a bad IPv4 checksum: captured before "
-            "checksum offload? --ignore-checksums takes them as right"]
+    return [f"{100 * wrong / summary.packets:.0f}% of the packets were dropped for a bad IPv4 checksum: captured "
+            "before checksum offload? --ignore-checksums takes them as right"]
 
 
 def _translates(program: Program) -> bool:

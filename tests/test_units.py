@@ -40,7 +40,7 @@ def test_values(parse: Callable[[str], object], text: str, value: object) -> Non
 @pytest.mark.parametrize(("parse", "text", "words"), [
     (parse_rate, "", "'' is not a rate"),
     (parse_rate, "fast", "'fast' is not a rate"),
-    (parse_rate, "-1pps", "is not a rate"),
+    (parse_rate, "-1pps", "the rate '-1pps' is below zero"),
     (parse_rate, "40G", "does not say packets (pps) or bits (bps)"),
     (parse_rate, "5GB/s", "in bytes"),
     (parse_rate, "5Xpps", "unknown unit 'Xpps'"),

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cora.documents import Garbled, decode, read_json
+from cora.documents import Garbled, decode, read_json, read_text
 from cora.errors import Kind, fail
 
 FORMAT = "cora-profile"
@@ -126,8 +126,14 @@ def load_profile(path: Path) -> Profile:
         CoraError: `Kind.BAD_PROFILE` naming the file and what is wrong with it.
     """
     try:
-        data = read_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, Garbled) as error:
+        data = read_json(read_text(path))
+    except OSError as error:
+        raise fail(Kind.BAD_PROFILE, f"cannot read the profile: {error.strerror}", where=str(path),
+                   hint=_AGAIN) from error
+    except json.JSONDecodeError as error:
+        raise fail(Kind.BAD_PROFILE, f"this is no profile, nor JSON at all: {error.msg}",
+                   where=f"{path}:{error.lineno}:{error.colno}", hint=_AGAIN) from error
+    except Garbled as error:
         raise fail(Kind.BAD_PROFILE, f"cannot read the profile: {error}", where=str(path), hint=_AGAIN) from error
     return profile_from_json(data, str(path))
 
@@ -143,7 +149,7 @@ def profile_from_json(data: Any, where: str) -> Profile:
     """
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise fail(Kind.BAD_PROFILE, f"this is no profile: its format is not {FORMAT!r}", where=where, hint=_AGAIN)
-    if data.get("version") != VERSION:
+    if data.get("version") != VERSION or not isinstance(data["version"], int) or data["version"] is True:
         raise fail(Kind.BAD_PROFILE, f"version {data.get('version')!r} of the profile format is not {VERSION}",
                    where=where, hint="make the profile again with this version of cora")
     try:
@@ -180,6 +186,8 @@ def _check(profile: Profile) -> None:
     for i, path in enumerate(profile.paths):
         if not path.blocks or len(path.outcomes) != len(path.blocks) - 1:
             raise Garbled(f"paths[{i}]: a path has one outcome less than blocks")
+    if not profile.octets:
+        raise Garbled("octets: the packets have none, so no rate can be planned")
     if profile.last_ns < profile.first_ns:
         raise Garbled(f"last_ns: {profile.last_ns} lies before first_ns")
     # A held fragment takes one path when it arrives and one when it is released.

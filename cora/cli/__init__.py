@@ -5,15 +5,20 @@ Exit codes: 0 success; 2 something wrong with the input, told in one message; 13
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import signal
 import sys
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from cora import __version__
+
+if TYPE_CHECKING:
+    from cora.errors import CoraError
 
 # Name -> what it does, so that `cora --help` needs no other module.
 COMMANDS = {
@@ -31,6 +36,13 @@ COMMANDS = {
 EXIT_INPUT = 2
 EXIT_DEFECT = 70
 EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
+# What makes standard output unwritable without being a defect.
+OUTPUT_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+class ReaderGone(Exception):
+    """The reader of our output has left (head, less)."""
 
 
 class Commands(click.Group):
@@ -46,6 +58,13 @@ class Commands(click.Group):
             return None
         command: click.Command = import_module(f"cora.cli.{cmd_name}").command
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Like click's, but click itself would turn a reader that has gone into exit code 1."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise ReaderGone from error
 
     def resolve_command(self, ctx: click.Context, args: list[str]
                         ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -80,14 +99,18 @@ def app() -> None:
 
 def main(args: list[str] | None = None) -> None:
     """Entry point: runs a command and turns every failure into one message and an exit code."""
-    from cora.errors import CoraError
+    from cora.errors import CoraError, Kind, fail
 
     as_json = "--json" in (sys.argv[1:] if args is None else args)
+    _open_closed_streams()
+    if args is None:
+        # Ends like any other way out, so that nothing half-written stays behind.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_TERMINATED))
     try:
         app.main(args=args, prog_name="cora", standalone_mode=False)
+        sys.stdout.flush()
     except CoraError as error:
-        _tell_json([d.document() for d in error.diagnostics]) if as_json else _tell(error.render())
-        sys.exit(EXIT_INPUT)
+        _refuse(error, as_json)
     except click.exceptions.Exit as leave:
         sys.exit(leave.exit_code)
     except click.Abort:
@@ -97,11 +120,16 @@ def main(args: list[str] | None = None) -> None:
         sys.exit(EXIT_INPUT)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
-    except BrokenPipeError:
-        # The reader of our output has gone (head, less): nothing more to say.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, ReaderGone):
+        _silence_stdout()
         sys.exit(0)
+    except MemoryError:
+        _refuse(fail(Kind.ENGINE_LIMIT, "there is not enough memory", hint="lower the capacities of the program's "
+                     "states, or run on a machine with more memory"), as_json)
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in OUTPUT_FAILURES and error.filename is None:
+            _silence_stdout()
+            _refuse(fail(Kind.CANNOT_WRITE, f"cannot write: {error.strerror}", where="standard output"), as_json)
         if os.environ.get("CORA_DEBUG"):
             raise
         message = f"this is a defect of Cora, not of your input: {type(error).__name__}: {error}"
@@ -109,6 +137,23 @@ def main(args: list[str] | None = None) -> None:
         _tell_json([{"code": None, "name": "defect", "message": message, "help": hint}]) if as_json else \
             _tell(f"error: {message}\nhelp: {hint}")
         sys.exit(EXIT_DEFECT)
+
+
+def _refuse(error: CoraError, as_json: bool) -> NoReturn:
+    _tell_json([d.document() for d in error.diagnostics]) if as_json else _tell(error.render())
+    sys.exit(EXIT_INPUT)
+
+
+def _open_closed_streams() -> None:
+    """A standard stream that the caller closed takes what is written to it and forgets it."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - open as long as the process
+
+
+def _silence_stdout() -> None:
+    """What is still buffered cannot be written; the interpreter must not try again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _usage(error: click.ClickException) -> dict[str, Any]:

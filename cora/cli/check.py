@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cora.cli.common import json_option, nf_argument, note, print_json, settings_of, table
+from cora.cli.common import check_inputs, json_option, nf_argument, note, print_json, settings_of, table
 
 if TYPE_CHECKING:
     from cora.analysis.lints import Remark
@@ -37,6 +37,7 @@ def command(nf: str, settings: tuple[str, ...], emit_ir: bool, passes: str | Non
     if list_passes:
         click.echo(pipeline.list_passes(chosen))
         return
+    check_inputs(nf)
     raw = load(nf, settings_of(settings))
     remarks = remarks_on(raw)
     program = raw if stop_after == "lower" else pipeline.run_pipeline(raw, chosen, stop_after=stop_after,

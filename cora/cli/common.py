@@ -8,11 +8,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from cora.errors import Kind, fail
+
+if TYPE_CHECKING:
+    from cora.ir.nodes import Program
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -48,6 +51,18 @@ def traffic_options(function: F) -> F:
 def json_option(function: F) -> F:
     """``--json``: machine-readable output on standard output."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(function)
+
+
+def complete_nic(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The names of NICs, for shells."""
+    from cora.models import registry
+
+    return [name for name in registry.names() if name.startswith(incomplete)]
+
+
+def complete_solver(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The names of solvers, for shells."""
+    return [name for name in ("highs", "cbc") if name.startswith(incomplete)]
 
 
 def settings_of(pairs: tuple[str, ...]) -> dict[str, str]:
@@ -128,18 +143,90 @@ def write_text(path: str, text: str) -> None:
                    hint="give the path of a file; does the folder exist, and may you write there?") from error
 
 
+def check_inputs(nf: str, traffic: str | None = None) -> None:
+    """Say so when a file is of another kind than the command takes.
+
+    Raises:
+        CoraError: `Kind.BAD_FLAG` for the program, `Kind.NOT_A_CAPTURE` for the traffic.
+    """
+    kind = kind_of_file(nf)
+    if kind != "":
+        raise fail(Kind.BAD_FLAG, f"this is a {kind}, not a program", where=nf,
+                   hint="the program (an .nf file) comes first, then what it runs on")
+    kind = "" if traffic is None else kind_of_file(traffic)
+    if kind in ("profile", "plan"):
+        raise fail(Kind.NOT_A_CAPTURE, f"this is a {kind}, not a capture", where=str(traffic),
+                   hint="plan for it with `cora plan NF --profile FILE`" if kind == "profile" else
+                        "`cora show FILE` prints it")
+
+
+def check_profile(path: str) -> None:
+    """Say so when a file that should be a profile is a capture or a plan.
+
+    Raises:
+        CoraError: `Kind.BAD_PROFILE`.
+    """
+    kind = kind_of_file(path)
+    if kind in ("capture", "plan"):
+        raise fail(Kind.BAD_PROFILE, f"this is a {kind}, not a profile", where=path,
+                   hint="use --trace for a capture" if kind == "capture" else "`cora show FILE` prints it")
+
+
+# How captures begin: pcap and nanosecond pcap in both byte orders, pcapng.
+_MAGIC = tuple(map(bytes.fromhex, ("a1b2c3d4", "d4c3b2a1", "a1b23c4d", "4d3cb2a1", "0a0d0d0a")))
+
+
+def kind_of_file(path: str) -> str:
+    """``capture``, ``profile`` or ``plan`` by how a file begins; empty for anything else, unreadable files included."""
+    try:
+        if not Path(path).is_file():  # a pipe can be read only once
+            return ""
+        with open(path, "rb") as file:
+            head = file.read(200)
+    except (OSError, ValueError):
+        return ""
+    if head[:4] in _MAGIC:
+        return "capture"
+    return next((kind for kind in ("profile", "plan") if f'"format": "cora-{kind}"'.encode() in head), "")
+
+
+def assumption(program: Program, port_map: tuple[str, ...]) -> str | None:
+    """A line on how packets get their ports where the user did not say (all of) it, and how to say it."""
+    from cora.frontends.traffic.portmap import PortMap
+
+    mapping = PortMap.parse(port_map, [p.name for p in program.ports])
+    if not mapping.assumed:
+        return None
+    if mapping.initiator is not None:
+        first, second = mapping.ports[mapping.initiator], mapping.ports[1 - mapping.initiator]
+        return f"assumed: initiators on {first}, answers on {second} (to say so: --port-map initiator)"
+    port = mapping.ports[mapping.rules[-1].port]
+    rest = "all other packets" if len(mapping.rules) > 1 else "all packets"
+    return f"assumed: {rest} on {port} (to say so: --port-map '{port}=*')"
+
+
 @contextmanager
-def progress(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A progress bar on long work, on a terminal only; yields a function that takes how far the work is."""
-    if not sys.stderr.isatty() or (total is not None and total < PROGRESS_FROM):
+def progress(label: str, total: int | None, slow: bool = False) -> Iterator[Callable[[int], None]]:
+    """A progress bar on long work, on a terminal only; yields a function that takes how far the work is.
+
+    ``slow``: every packet takes long, so that a bar is worth it from fewer on.
+    """
+    least = PROGRESS_FROM // 50 if slow else PROGRESS_FROM
+    if not sys.stderr.isatty() or (total is not None and total < least):
         yield lambda _done: None
         return
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    columns = (TextColumn("{task.completed:,}"), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=total)
         yield lambda done: bar.update(task, completed=done)
+
+
+def plural(count: int, one: str, many: str) -> str:
+    """A count with its noun."""
+    return f"{count:,} {one if count == 1 else many}"
 
 
 def table(rows: list[list[str]], header: list[str]) -> str:

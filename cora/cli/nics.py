@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cora.cli.common import json_option, print_json, table
+from cora.cli.common import complete_nic, json_option, print_json, table
 
 if TYPE_CHECKING:
     from cora.models.target import Target
 
 
 @click.command("nics")
-@click.argument("name", required=False, metavar="[NAME]")
+@click.argument("name", required=False, metavar="[NAME]", shell_complete=complete_nic)
 @click.option("--validate", is_flag=True, help="Predict every published calibration row and show the error.")
 @json_option
 def command(name: str | None, validate: bool, as_json: bool) -> None:
@@ -44,8 +44,19 @@ def _print_one(target: Target, as_json: bool) -> None:
     for place in target.places:
         tiers = ", ".join(f"{t.name} ({t.capacity:,} {t.unit})" for t in place.tiers) or "no memory for state"
         click.echo(f"  {place.name}: {place.description}; {tiers}")
-    rows = [[p.name, f"{p.value:g}", p.unit, f"{p.low:g} to {p.high:g}", p.kind, p.source] for p in target.model]
+    rows = [[p.name, _number(p.value), "" if p.unit == "1" else p.unit, f"{_number(p.low)} to {_number(p.high)}",
+             p.kind, p.source] for p in target.model]
     click.echo(table(rows, ["parameter", "value", "unit", "P10 to P90", "kind", "source"]))
+    click.echo("\nsources:")
+    cited = {p.source.partition(":")[0].strip() for p in target.model}
+    for key, reference in target.model.sources.items():
+        if key in cited:
+            click.echo(f"  {key}: {reference}")
+
+
+def _number(value: float) -> str:
+    """Six digits, large ones with separators."""
+    return f"{value:,.0f}" if value == int(value) and abs(value) >= 10_000 else f"{value:,.6g}"
 
 
 def _validate(names: tuple[str, ...], as_json: bool) -> None:

@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cora.cli.common import json_option, nf_argument, note, progress, settings_of, traffic_options
+from cora.cli.common import (
+    assumption,
+    check_inputs,
+    check_profile,
+    complete_nic,
+    complete_solver,
+    json_option,
+    nf_argument,
+    note,
+    progress,
+    settings_of,
+    traffic_options,
+)
 from cora.errors import Kind, fail
 
 if TYPE_CHECKING:
@@ -20,20 +32,25 @@ if TYPE_CHECKING:
 @nf_argument
 @click.option("--trace", "traffic", type=click.Path(), metavar="FILE", help="Plan for the traffic of this capture.")
 @click.option("--profile", "profile_file", type=click.Path(), metavar="FILE", help="Plan for this profile.")
-@click.option("--nic", required=True, metavar="NAME", help="The target: a name that `cora nics` prints.")
+@click.option("--nic", required=True, metavar="NAME", shell_complete=complete_nic,
+              help="The target: a name that `cora nics` prints.")
 @click.option("--instance", default=None, metavar="NAME", help="One card of the family; `cora nics NAME` lists them.")
-@click.option("--rate", default=None, metavar="RATE", help="The fewest host cores for this rate: 40Gbps, 10Mpps.")
+@click.option("--rate", default=None, metavar="RATE",
+              help="The fewest host cores for this rate: 10Mpps, or 40Gbps on the line (with the 24 octets a frame "
+                   "takes there besides its own: preamble, check sequence, gap).")
 @click.option("--cores", default=None, type=click.IntRange(0), metavar="N",
               help="The highest rate with these host cores; with --rate, at most these.")
-@click.option("--solver", default="highs", show_default=True, metavar="NAME", help="highs or cbc.")
+@click.option("--solver", default="highs", show_default=True, metavar="NAME", shell_complete=complete_solver,
+              help="highs or cbc.")
 @click.option("--time-limit", default=10.0, show_default=True, metavar="SECONDS", help="Stop the solver after this.")
+@click.option("--all", "everything", is_flag=True, help="Show all reasons why something is not elsewhere.")
 @click.option("-o", "--output", type=click.Path(), metavar="FILE", help="Write the plan document (JSON).")
 @traffic_options
 @json_option
 def command(nf: str, settings: tuple[str, ...], traffic: str | None, profile_file: str | None, nic: str,
             instance: str | None, rate: str | None, cores: int | None, solver: str, time_limit: float,
-            output: str | None, port_map: tuple[str, ...], captured_at: str | None, ignore_checksums: bool,
-            headers_only: bool, as_json: bool) -> None:
+            everything: bool, output: str | None, port_map: tuple[str, ...], captured_at: str | None,
+            ignore_checksums: bool, headers_only: bool, as_json: bool) -> None:
     """Plan the program NF for a NIC and for real traffic: a capture, or a profile made of one."""
     import cora
     from cora.engine.results import Options
@@ -45,6 +62,7 @@ def command(nf: str, settings: tuple[str, ...], traffic: str | None, profile_fil
     if rate is None and cores is None:
         raise fail(Kind.BAD_FLAG, "say what to plan for", where="--rate, --cores",
                    hint="--rate 40Gbps asks for the fewest cores, --cores 2 for the highest rate")
+    check_inputs(nf, traffic)
     program = cora.load(nf, settings_of(settings))
     # What can be refused at once is, before the traffic is run.
     registry.get(nic, instance)
@@ -57,7 +75,7 @@ def command(nf: str, settings: tuple[str, ...], traffic: str | None, profile_fil
     if as_json:
         click.echo(found.to_json(), nl=False)
         return
-    click.echo(render(found, terminal=sys.stdout.isatty()))
+    click.echo(render(found, sys.stdout.isatty(), everything))
     if output is not None:
         click.echo(f"written: {output}")
 
@@ -76,6 +94,7 @@ def _profile(program: Program, traffic: str | None, profile_file: str | None, po
         if port_map or captured_at:
             raise fail(Kind.BAD_FLAG, "a profile has its packets already assigned", where="--port-map, --captured-at",
                        hint="give these to `cora profile`")
+        check_profile(profile_file)
         return load_profile(Path(profile_file))
     assert traffic is not None, "one of the two is given"
     with progress("packets", None) as tell:
@@ -83,6 +102,6 @@ def _profile(program: Program, traffic: str | None, profile_file: str | None, po
                                progress=tell)
     for warning in profile.source["warnings"]:
         note(f"warning: {warning}")
-    if profile.source["ports_assumed"]:
-        note(f"assumed: {profile.source['ports']} (say it with --port-map)")
+    if (assumed := assumption(program, port_map)) is not None:
+        note(assumed)
     return profile

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import click
 
-from cora.cli.common import json_option, nf_argument, note, progress, settings_of, table, traffic_options, write_text
+from cora.cli.common import (
+    assumption,
+    check_inputs,
+    json_option,
+    keep_inputs,
+    nf_argument,
+    note,
+    plural,
+    progress,
+    settings_of,
+    table,
+    traffic_options,
+    write_text,
+)
 
 if TYPE_CHECKING:
-    from cora.analysis.profile import Profile
+    from cora.analysis.profile import Profile, StateUse
+    from cora.ir import nodes
+    from cora.ir.nodes import Program
+
+MAX_PATHS = 8
+WORKING_SET = "working set (entries, mean per window)"
 
 
 @click.command("profile")
@@ -28,6 +47,8 @@ def command(nf: str, settings: tuple[str, ...], traffic: str, output: str | None
     from cora.engine.results import Options
     from cora.units import parse_duration
 
+    check_inputs(nf, traffic)
+    keep_inputs({"--output": output}, (nf, traffic))
     program = cora.load(nf, settings_of(settings))
     window_ns = None if window is None else parse_duration(window, where="--window")
     with progress("packets", None) as tell:
@@ -37,33 +58,79 @@ def command(nf: str, settings: tuple[str, ...], traffic: str, output: str | None
         write_text(output, found.to_json())
     for warning in found.source["warnings"]:
         note(f"warning: {warning}")
-    if as_json:
+    if as_json and output != "-":
         click.echo(found.to_json(), nl=False)
     elif output != "-":
-        _print(found, output)
+        _print(program, found, assumption(program, port_map), output)
 
 
-def _print(profile: Profile, output: str | None) -> None:
-    if profile.source["ports_assumed"]:
-        click.echo(f"assumed: {profile.source['ports']} (say it with --port-map)")
+def _print(program: Program, profile: Profile, assumed: str | None, output: str | None) -> None:
+    if assumed is not None:
+        click.echo(assumed)
     if profile.source["captured_at"] is not None:
         click.echo(f"captured at {profile.source['captured_at']}: {profile.source['translated']:,} packets of other "
                    "ports translated as the program translates")
     seconds = profile.duration_ns / 1e9
-    click.echo(f"{profile.packets:,} packets in {seconds:.3f} s: {profile.packet_rate:,.0f} packets/s, mean frame "
-               f"{profile.mean_frame:.0f} octets, {len(profile.windows)} windows")
+    click.echo(f"{plural(profile.packets, 'packet', 'packets')} in {seconds:.3f} s: {profile.packet_rate:,.0f} "
+               f"packets/s, mean frame {profile.mean_frame:.0f} octets, "
+               f"{plural(len(profile.windows), 'window', 'windows')} of {profile.window_ns / 1e6:,.6g} ms")
+    _print_tables(profile)
+    _print_meters(profile)
+    click.echo("the most used paths, by state outcomes:")
+    paths = _by_outcomes(program, profile).most_common()
+    for (outcomes, verdict), packets in paths[:MAX_PATHS]:
+        click.echo(f"  {_share(packets, profile.packets)}  {', '.join((*outcomes, verdict))}")
+    if len(paths) > MAX_PATHS:
+        left = sum(packets for _, packets in paths[MAX_PATHS:])
+        click.echo(f"  {_share(left, profile.packets)}  {plural(len(paths) - MAX_PATHS, 'other', 'others')}")
+    click.echo(f"written: {output}" if output else "nothing saved: -o FILE keeps the profile for `cora plan --profile`")
+
+
+def _print_tables(profile: Profile) -> None:
     rows = []
     for name, use in profile.states.items():
-        if use.kind in ("pool", "counter", "fragment"):
+        if use.kind in ("pool", "counter", "fragment", "meter"):
             continue
         hits = sum(h for h, _ in use.lookups.values())
         lookups = hits + sum(m for _, m in use.lookups.values())
         rows.append([name, use.kind, f"{lookups:,}", f"{100 * hits / lookups:.1f}%" if lookups else "",
-                     f"{use.inserts[0]:,}", f"{use.entries_peak:,}", f"{max(use.working_set, default=0):,}"])
+                     f"{use.inserts[0]:,}", f"{use.inserts[1]:,}", f"{use.entries_peak:,}", _working_set(use)])
     if rows:
-        click.echo(table(rows, ["state", "kind", "look-ups", "hits", "inserts", "peak entries", "working set"]))
-    click.echo("the most used paths:")
-    for path in sorted(profile.paths, key=lambda p: -p.packets)[:5]:
-        click.echo(f"  {100 * path.packets / profile.packets:5.1f}%  {path.verdict}")
-    if output:
-        click.echo(f"written: {output}")
+        click.echo(table(rows, ["state", "kind", "look-ups", "hits", "inserts", "full", "peak entries", WORKING_SET]))
+
+
+def _print_meters(profile: Profile) -> None:
+    rows = [[name, "meter", *(f"{n:,}" for n in use.police), f"{use.entries_peak:,}", _working_set(use)]
+            for name, use in profile.states.items() if use.kind == "meter"]
+    if rows:
+        click.echo(table(rows, ["state", "kind", "green", "yellow", "red", "full", "peak entries", WORKING_SET]))
+
+
+def _working_set(use: StateUse) -> str:
+    return f"{sum(use.working_set) / len(use.working_set):,.1f}" if use.working_set else ""
+
+
+def _by_outcomes(program: Program, profile: Profile) -> Counter[tuple[tuple[str, ...], str]]:
+    """Packets by what the states said on their way and how they ended."""
+    from cora.ir import nodes
+
+    named = {b.label: _state_of(b.terminator) for b in program.blocks
+             if isinstance(b.terminator, nodes.Lookup | nodes.Insert | nodes.Police | nodes.TrackFragment)}
+    found: Counter[tuple[tuple[str, ...], str]] = Counter()
+    for path in profile.paths:
+        outcomes = tuple(f"{named[label]} {outcome}"
+                         for label, outcome in zip(path.blocks[:-1], path.outcomes, strict=True) if label in named)
+        # Of a reject only the reason: the rest is in the program.
+        reason, quote, _ = path.verdict.rpartition('" ')
+        found[outcomes, reason + '"' if quote else path.verdict] += path.packets
+    return found
+
+
+def _share(packets: int, total: int) -> str:
+    return f"{100 * packets / total:5.1f}%" if 2000 * packets >= total else " <0.1%"
+
+
+def _state_of(node: nodes.Terminator) -> str:
+    """The table and key that a node asks."""
+    key = getattr(node, "key", "")
+    return f"{getattr(node, 'state', '')}{'.' + key if key else ''}{' insert' if node.mnemonic == 'insert' else ''}"

@@ -2,56 +2,88 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cora.cli.common import json_option, nf_argument, print_json, progress, settings_of, traffic_options
+from cora.cli.common import (
+    assumption,
+    check_inputs,
+    json_option,
+    nf_argument,
+    print_json,
+    progress,
+    settings_of,
+    traffic_options,
+)
+from cora.errors import Kind, fail
 
 if TYPE_CHECKING:
     from cora.engine.reference import TraceStep
     from cora.engine.results import Event
     from cora.ir.nodes import Program
+    from cora.runtime.showing import Shower
     from cora.runtime.tracing import PacketTrace
 
 
 @click.command("trace")
 @nf_argument
 @click.argument("traffic", metavar="TRACE", type=click.Path())
-@click.option("--packet", required=True, type=click.IntRange(0), metavar="N",
+@click.option("--packet", type=click.IntRange(0), metavar="N",
               help="Number of the packet, counted from 0 over those that reach the program.")
-@click.option("--all", "everything", is_flag=True, help="Also show steps that neither read state nor decide.")
+@click.option("--dropped", metavar="REASON", help="The first packet that is dropped for this reason.")
+@click.option("--all", "everything", is_flag=True, help="Every step: headers read, values computed, jumps.")
 @traffic_options
 @json_option
-def command(nf: str, settings: tuple[str, ...], traffic: str, packet: int, everything: bool, port_map: tuple[str, ...],
-            captured_at: str | None, ignore_checksums: bool, headers_only: bool, as_json: bool) -> None:
+def command(nf: str, settings: tuple[str, ...], traffic: str, packet: int | None, dropped: str | None,
+            everything: bool, port_map: tuple[str, ...], captured_at: str | None, ignore_checksums: bool,
+            headers_only: bool, as_json: bool) -> None:
     """Follow one packet of TRACE through the program NF: lines, look-ups, entries, and why it ended as it did."""
     import cora
     from cora.engine.results import Options
+    from cora.runtime.tracing import first_dropped
 
+    if (packet is None) == (dropped is None):
+        raise fail(Kind.BAD_FLAG, "say which packet, once", where="--packet, --dropped",
+                   hint='--packet 300, or --dropped "no mapping" for the first packet dropped for that; `cora replay` '
+                        "prints both")
+    check_inputs(nf, traffic)
     program = cora.load(nf, settings_of(settings))
-    with progress("packets before", packet) as tell:
-        found = cora.trace(program, traffic, packet, port_map=port_map, captured_at=captured_at,
-                           options=Options(ignore_checksums, headers_only), progress=tell)
+    options = Options(ignore_checksums, headers_only)
+    if packet is None:
+        assert dropped is not None, "one of the two is given"
+        with progress("packets", None) as tell:
+            packet = first_dropped(program, traffic, dropped, port_map=port_map, captured_at=captured_at,
+                                   options=options, progress=tell)
+    with progress("packets before", packet, slow=True) as tell:
+        found = cora.trace(program, traffic, packet, port_map=port_map, captured_at=captured_at, options=options,
+                           progress=tell)
     if as_json:
         print_json(_facts(program, found))
-    else:
-        _print(program, found, everything)
+        return
+    if (assumed := assumption(program, port_map)) is not None:
+        click.echo(assumed)
+    _print(program, found, everything)
 
 
 def _facts(program: Program, found: PacketTrace) -> dict[str, Any]:
     from cora.ir.text import print_node
+    from cora.runtime.showing import Shower
 
-    packet = found.packet
+    packet, shower = found.packet, Shower(program)
     return {
-        "packet": packet.index, "port": program.ports[packet.port].name, "time_ns": packet.time_ns, "now_ns": found.now,
+        "packet": packet.index, "frame_number": found.frame_number, "port": program.ports[packet.port].name,
+        "time_ns": packet.time_ns, "now_ns": found.now,
         "captured": len(packet.frame), "length": packet.wirelen, "ports": found.assumed,
         "ports_assumed": found.was_assumed, "translated": found.translated,
         "steps": [{"place": str(s.span), "block": s.block, "node": print_node(s.node), "outcome": s.outcome,
-                   "packet": s.index, "detail": {k: _plain(v) for k, v in s.detail.items()}} for s in found.steps],
+                   "text": shower.step(s), "packet": s.index,
+                   "detail": {k: _plain(v) for k, v in s.detail.items()}} for s in found.steps],
         "events": [_event(program, e) for e in found.events],
     }
 
@@ -84,24 +116,36 @@ def _lines(file: str) -> tuple[str, ...]:
 
 
 def _print(program: Program, found: PacketTrace, everything: bool) -> None:
-    packet = found.packet
-    if found.was_assumed:
-        click.echo(f"assumed: {found.assumed} (say it with --port-map)")
+    from cora.runtime.showing import Shower
+
+    packet, shower = found.packet, Shower(program)
+    frame = "" if found.frame_number is None else f" (frame {found.frame_number})"
     seconds, rest = divmod(found.now, 10**9)
-    click.echo(f"packet {packet.index}: {packet.wirelen} octets arrive on {program.ports[packet.port].name} at "
+    click.echo(f"packet {packet.index}{frame}: {packet.wirelen} octets arrive on {program.ports[packet.port].name} at "
                f"{seconds}.{rest:09d}")
     if found.translated:
         click.echo("  its addresses and ports are those that the program has chosen, not those of the capture")
-    current = None
-    for step in found.steps:
-        if not everything and not _matters(step):
-            continue
-        if step.index != packet.index and step.index != current:
+    current = packet.index
+    for step, text in _shown(shower, found.steps, everything):
+        if step.index != current:
             click.echo(f"  held packet {step.index} goes on:")
         current = step.index
-        click.echo(f"  {_place(step)}  {_text(step)}")
+        click.echo(f"  {_place(step)}  {text}")
     for event in found.events:
         click.echo(f"=> {_verdict(program, event)}")
+
+
+def _shown(shower: Shower, steps: Iterable[TraceStep], everything: bool) -> Iterator[tuple[TraceStep, str]]:
+    """The steps to print with their texts; steps that find headers become one."""
+    if everything:
+        yield from ((step, shower.step(step)) for step in steps)
+        return
+    for (parses, _), group in groupby(filter(_matters, steps), lambda s: (shower.parses(s), s.index)):
+        together = list(group)
+        if not parses:
+            yield from ((step, shower.step(step)) for step in together)
+        elif text := shower.headers(together):
+            yield together[-1], text
 
 
 def _matters(step: TraceStep) -> bool:
@@ -118,26 +162,6 @@ def _place(step: TraceStep) -> str:
     if len(text) > 58:
         text = text[:55] + "..."
     return f"{step.span.line:>4} | {text:<58}"
-
-
-def _text(step: TraceStep) -> str:
-    words = " ".join(f"{k}={_short(v)}" for k, v in step.detail.items())
-    outcome = f"-> {step.outcome}" if step.outcome else ""
-    return " ".join(w for w in (step.node.mnemonic, words, outcome) if w)
-
-
-def _short(item: Any) -> str:
-    from cora.engine.reference import Sum
-
-    if isinstance(item, dict):
-        return "{" + ", ".join(f"{k}: {_short(v)}" for k, v in item.items()) + "}"
-    if isinstance(item, list | tuple):
-        return "(" + ", ".join(_short(i) for i in item) + ")"
-    if isinstance(item, Sum):
-        return f"{item.name} {item.old:#06x} to {item.new:#06x}"
-    if isinstance(item, int) and not isinstance(item, bool) and item > 0xFFFF:
-        return hex(item)
-    return str(item)
 
 
 def _verdict(program: Program, event: Event) -> str:

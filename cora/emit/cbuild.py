@@ -7,6 +7,7 @@ may build the same thing at once; a finished result is found without starting th
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import os
@@ -15,6 +16,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -67,9 +69,11 @@ def _build(name: str, suffix: str, sources: Mapping[str, str], flags: tuple[str,
         return target
     try:
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _sweep(target.parent)
         with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as folder:
             for file, text in sources.items():
-                Path(folder, file).write_text(text, encoding="utf-8")
+                # A file name that is no UTF-8 stands in comments as the bytes it is.
+                Path(folder, file).write_text(text, encoding="utf-8", errors="surrogateescape")
             made = Path(folder, "result" + suffix)
             _compile(name, command, flags, include_dirs, sources, Path(folder), made)
             _seal(made)
@@ -77,6 +81,14 @@ def _build(name: str, suffix: str, sources: Mapping[str, str], flags: tuple[str,
     except OSError as error:
         raise _unwritable(target.parent, error) from None
     return target
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what builds that were killed left behind more than an hour ago."""
+    for left in folder.glob(".build-*"):
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > 3600:
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _seal(made: Path) -> None:

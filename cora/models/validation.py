@@ -297,24 +297,31 @@ def summarise(rows: Sequence[ValidationRow]) -> Summary:
     if not rows:
         raise ValueError("no rows")
     errors = [r.error for r in rows]
-    return Summary(len(rows), statistics.median(abs(e) for e in errors), max(0.0, *errors), -min(0.0, *errors),
+    return Summary(len(rows), statistics.median(abs(e) for e in errors), max(0.0, *errors), abs(min(0.0, *errors)),
                    sum(r.covered for r in rows) / len(rows))
 
 
 def render(rows: Sequence[ValidationRow]) -> str:
-    """The rows as a table, then a line per group and one for all rows of a target."""
+    """The rows as a table, then per target a line per group and one each for fitted and held-out rows."""
     width = max((len(r.name) for r in rows), default=4)
-    out = [f"{'row':<{width}}  published  predicted  P10-P90 (predicted)   error  binds"]
+    out = [f"{'row':<{width}}  unit  published  predicted  P10-P90 (predicted)   error  binds"]
     for r in rows:
         band = f"{r.low:.1f}-{r.high:.1f}{'' if r.covered else ' !'}"
-        out.append(f"{r.name:<{width}}  {r.published:>9.2f}  {r.predicted:>9.2f}  {band:<19}  {r.error:>+6.1%}  "
-                   f"{r.binding}{'' if r.fitted else '  (not fitted)'}")
-    out.append("")
+        out.append(f"{r.name:<{width}}  {r.unit:<4}  {r.published:>9.2f}  {r.predicted:>9.2f}  {band:<19}  "
+                   f"{r.error:>+6.1%}  {r.binding}{'' if r.fitted else '  (not fitted)'}")
+    out += ["", "!: the published figure, as precisely as it is known, lies outside the band",
+            "(not fitted): a held-out row, which no parameter was fitted on", ""]
     for target in dict.fromkeys(r.target for r in rows):
         own = [r for r in rows if r.target == target]
         groups = {g: [r for r in own if r.group == g] for g in dict.fromkeys(r.group for r in own)}
-        for label, group in [*groups.items(), ("all", own)]:
-            s = summarise(group)
-            out.append(f"{target}, {label}: {s.rows} rows, median error {s.median:.1%}, at most {s.largest_over:.1%} "
-                       f"over and {s.largest_under:.1%} under, {s.covered:.0%} inside the band")
+        kinds = {"fitted rows": [r for r in own if r.fitted], "held-out rows": [r for r in own if not r.fitted]}
+        out += [_summary_line(f"{target}, {label}", group) for label, group in [*groups.items(), *kinds.items()]]
     return "\n".join(out) + "\n"
+
+
+def _summary_line(label: str, rows: Sequence[ValidationRow]) -> str:
+    if not rows:
+        return f"{label}: none"
+    s = summarise(rows)
+    return (f"{label}: {s.rows} {'row' if s.rows == 1 else 'rows'}, median error {s.median:.1%}, at most "
+            f"{s.largest_over:.1%} over and {s.largest_under:.1%} under, {s.covered:.0%} inside the band")

@@ -19,9 +19,10 @@ from cora.analysis.demand import check_profile, expiries_per_packet, rates_of
 from cora.analysis.prefixes import Edge, Node, Piece, PrefixGraph, expand
 from cora.analysis.profile import Profile
 from cora.errors import Kind, fail
-from cora.ir.nodes import Forward, Program, Reject, State
+from cora.ir.nodes import Forward, FragmentState, MapState, MeterState, Program, Reject, State
 from cora.ir.span import Span
 from cora.models.target import AccessRates, Demand, Refusal, Resource, Target, Tier
+from cora.plan.quantities import scaled
 
 Vector = NDArray[np.float64]
 
@@ -243,11 +244,42 @@ class _Builder:
             answers = [(tier.name, self.option_of(state, place, tier, counts)) for tier in declared.tiers]
             found = [answer for _, answer in answers if isinstance(answer, Option)]
             yield from found
+            small = None if found else self.too_large(state, place)
+            if small is not None:
+                # A reason about the kind of one memory would hide that none is large enough.
+                self.refuse(small, state.span)
             for name, answer in answers:
                 if isinstance(answer, Refusal):
-                    # Where another memory of the place takes the state, the refusal is about this memory alone.
-                    place_name = f"{declared.name}/{name}" if found else declared.name
+                    # Where another memory of the place takes the state, or would if it were larger, the refusal is
+                    # about this memory alone.
+                    place_name = f"{declared.name}/{name}" if found or small else declared.name
                     self.refuse(replace(answer, subject=state.name, place=place_name), state.span)
+
+    def too_large(self, state: State, place: int) -> Refusal | None:
+        """A refusal that names the largest memory of a place that would take a state but for its size."""
+        declared = self.target.places[place]
+        sizes = [(tier, self.target.holds(self.program, state, place, tier.name)) for tier in declared.tiers]
+        small = [(tier, size) for tier, size in sizes if not isinstance(size, Refusal) and size > tier.capacity]
+        if not small:
+            return None
+        tier, size = max(small, key=lambda pair: pair[0].capacity)
+        fits = self.largest_capacity(state, place, tier)
+        most = f"; the largest capacity that fits is {fits:,}" if fits else ""
+        return Refusal(state.name, declared.name,
+                       f"no memory of {declared.name} holds '{state.name}': the largest that could, {tier.name}, has "
+                       f"{scaled(tier.capacity, tier.unit)}, with its declared capacity it needs "
+                       f"{scaled(size, tier.unit)}{most}")
+
+    def largest_capacity(self, state: State, place: int, tier: Tier) -> int | None:
+        """The largest declared capacity with which a memory alone holds a state; None: none fits, or it has none."""
+        if not isinstance(state, MapState | MeterState | FragmentState):
+            return None
+        low, high = 0, state.capacity
+        while high - low > 1:
+            middle = (low + high) // 2
+            size = self.target.holds(self.program, replace(state, capacity=middle), place, tier.name)
+            low, high = (middle, high) if not isinstance(size, Refusal) and size <= tier.capacity else (low, middle)
+        return low or None
 
     def option_of(self, state: State, place: int, tier: Tier,
                   counts: Mapping[tuple[str, str], float]) -> Option | Refusal:
@@ -256,8 +288,8 @@ class _Builder:
             return amount
         name = self.target.places[place].name
         if amount > tier.capacity:
-            return Refusal(state.name, name, f"{tier.name} has room for {tier.capacity:,} {tier.unit}, "
-                                             f"'{state.name}' with its declared capacity needs {amount:,}")
+            return Refusal(state.name, name, f"{tier.name} has {scaled(tier.capacity, tier.unit)}, '{state.name}' with "
+                                             f"its declared capacity needs {scaled(amount, tier.unit)}")
         cost = self.state_cost(state, place, tier.name, counts)
         return cost if isinstance(cost, Refusal) else Option(place, tier.name, amount, cost)
 

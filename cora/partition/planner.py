@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from cora.analysis.accesses import STATE_KINDS
 from cora.analysis.prefixes import Node
 from cora.analysis.profile import Profile
 from cora.errors import Kind, fail
-from cora.ir.nodes import Program
+from cora.ir.nodes import Program, Reject, Terminator, successors
 from cora.ir.span import Span
 from cora.ir.text import print_node
 from cora.models.parameters import Model
@@ -38,7 +38,7 @@ from cora.partition.placement import (
 from cora.partition.search import Found, OutOfTime, Search, settle
 from cora.partition.search import Stage as Evidenced
 from cora.partition.solver import SOLVERS, version_of
-from cora.partition.uncertainty import SAMPLES, Sampled, band, load_of, sampled
+from cora.partition.uncertainty import FEW_SAMPLES, SAMPLES, Sampled, Sampler, band, load_of
 from cora.partition.units import Units, units_of
 from cora.plan.document import (
     Alternative,
@@ -57,17 +57,23 @@ from cora.plan.document import (
     StatePlacement,
     Steering,
 )
+from cora.plan.quantities import cores as host_cores
+from cora.plan.quantities import mpps
 
 # Throughputs that differ by less are the same: the tangent cuts promise no more.
 _SAME = 1e-3
+# Share of the throughput at which latency is told where no rate was asked for.
+_BUSY = 0.9
 
 
 def plan(program: Program, profile: Profile, target: Target, *, rate_pps: float | None = None,
-         cores: int | None = None, solver: str = "highs", time_limit: float = 10.0) -> Plan:
+         line_bps: int | None = None, cores: int | None = None, solver: str = "highs",
+         time_limit: float = 10.0) -> Plan:
     """The best plan of a program for the traffic of a profile on a target.
 
     With ``rate_pps``: the fewest host cores that carry it (at most ``cores`` when given too), then the least host
-    work, the most headroom, the least latency. With ``cores`` alone: the largest rate, then the same.
+    work, the most headroom, the least latency. With ``cores`` alone: the largest rate, then the same. ``line_bps`` is
+    how the rate was asked, for messages: bits/s on the line.
 
     Raises:
         CoraError: `Kind.NO_PLAN` saying what cannot be met and what could be, `Kind.PROFILE_MISMATCH`,
@@ -76,7 +82,7 @@ def plan(program: Program, profile: Profile, target: Target, *, rate_pps: float 
     check_request(rate_pps, cores, solver, time_limit)
     instance = build(program, profile, target)
     rate = None if rate_pps is None else math.ceil(rate_pps)
-    request = Request(rate, cores, solver, time_limit)
+    request = Request(rate, line_bps, cores, solver, time_limit)
     return _Planner(instance, request).plan()
 
 
@@ -193,6 +199,20 @@ class _Chosen:
     throughput: int
 
 
+@dataclass(frozen=True)
+class _Cost:
+    """Another placement with the cores it takes, what it carries with the cores compared with, and what with the most.
+
+    ``most``: words before the throughput, where others may carry less.
+    """
+
+    placement: Placement
+    cores: int | None
+    reach: float
+    limit: float
+    most: str = ""
+
+
 class _Planner:
     def __init__(self, instance: Instance, request: Request) -> None:
         self.instance = instance
@@ -203,6 +223,10 @@ class _Planner:
         self.rules = Rules(instance, self.units, self.aim)
         refusing.refuse_what_fits_nowhere(instance, self.units)
         self.baselines = {name: baseline(self.rules, name) for name in NAMES}
+        self.sampler = Sampler(instance)
+        self.few = Sampler(instance, FEW_SAMPLES)
+        self.others: list[Placement] = []
+        self.moved: dict[tuple[int, int], tuple[list[Placement], bool]] = {}
         known = [demand_of(instance, p) for p in self.baselines.values() if p is not None]
         self.search = Search(instance, self.units, request.solver, request.time_limit_s, known=known)
 
@@ -215,6 +239,10 @@ class _Planner:
         if carried < 1:
             raise fail(Kind.NO_PLAN, "no plan carries a packet a second", hint="give the plan host cores: --cores 1")
         rate = carried if self.request.rate_pps is None else self.request.rate_pps
+        if self.request.rate_pps is None:
+            least = int(found.placement.uses(self.instance.last))
+            needed = cores_needed(self.instance, found.demand, carried, least, max(found.cores, least))
+            found = replace(found, cores=found.cores if needed is None else needed)
         check(self.instance, found.placement, Demands(Fraction(carried), found.cores))
         return self.document(_Chosen(found, tuple(self.search.stages), rate, carried))
 
@@ -228,7 +256,7 @@ class _Planner:
         except OutOfTime:
             return self.fallback()
         if found is None:
-            raise refusing.no_plan(self.search, self.aim, self.scale())
+            raise refusing.no_plan(self.search, self.aim, self.scale(), self.request.line_bps)
         return found
 
     def scale(self) -> float:
@@ -257,6 +285,10 @@ class _Planner:
     def document(self, chosen: _Chosen) -> Plan:
         instance, target, placement = self.instance, self.instance.target, chosen.found.placement
         resources = self.resources(chosen)
+        second = self.second(chosen)
+        others = [*self.baselines.items(), *([("second best", second)] if second else [])]
+        self.others = [p for _, p in others if p is not None]
+        rows = self.sampler.sampled(placement)
         refusals = tuple(RefusedAt(r.subject, r.place, r.reason, source_of(r.span) if r.span else None)
                          for r in instance.refusals)
         return Plan(
@@ -272,7 +304,9 @@ class _Planner:
             places=tuple(p.name for p in target.places),
             cores=chosen.found.cores,
             throughput_pps=chosen.throughput,
-            figures=self.figures(chosen),
+            figures=self.figures(chosen, rows),
+            samples=len(rows),
+            samples_met=self.met(rows, chosen),
             binding=max(resources, key=lambda r: r.utilisation).name if resources else "",
             states=tuple(self.state(name, chosen) for name in instance.options),
             steering=(Steering("all", (), (0.0, 1.0), float(placement.nodes[0] < max(instance.last, 1))),),
@@ -280,7 +314,7 @@ class _Planner:
             crossings=self.crossings(placement),
             blocks=tuple(self.block(n, p) for n, p in zip(instance.graph.nodes, placement.nodes, strict=True)),
             resources=resources,
-            alternatives=self.alternatives(chosen),
+            alternatives=tuple(self.alternative(name, p, chosen) for name, p in others),
             refusals=refusals,
             evidence=self.evidence(chosen),
         )
@@ -296,15 +330,15 @@ class _Planner:
                      for r, d, rate, load in zip(instance.resources, found.demand, rates, loads, strict=False))
 
     def block(self, node: Node, place: int) -> BlockPlacement:
-        return BlockPlacement(node.label, node.piece.part, node.piece.start, node.history, node.via, self.name(place),
-                              _rounded(node.packets / self.instance.graph.packets))
+        return BlockPlacement(node.label, node.piece.part, node.piece.start, node.piece.block.span.line, node.history,
+                              node.via, self.name(place), _rounded(node.packets / self.instance.graph.packets))
 
     def classes(self, placement: Placement) -> tuple[PathClass, ...]:
         """Histories and verdicts, the most frequent first; ends that differ only in the way in are added up."""
         shares: dict[tuple[tuple[str, ...], str, str], int] = {}
         for node, place in zip(self.instance.graph.nodes, placement.nodes, strict=True):
             if node.packets and node.piece.last and node.history is not None and _leaves(node):
-                key = (node.history, print_node(node.piece.block.terminator), self.name(place))
+                key = (node.history, _verdict(node.piece.block.terminator), self.name(place))
                 shares[key] = shares.get(key, 0) + node.packets
         rows = sorted(shares.items(), key=lambda item: (-item[1], item[0]))
         start = self.name(placement.nodes[0])
@@ -336,21 +370,54 @@ class _Planner:
             name, STATE_KINDS[type(state)], self.name(place), tier, option.amount,
             next(t.unit for t in instance.target.places[place].tiers if t.name == tier),
             rates.entry_bytes, rates.entries, rates.working_set, _rounded(rates.hottest),
-            _rounded(self.rules.accesses(name)), _rounded(rates.updates), self.reason(moves, chosen), moves,
+            {kind: _rounded(n) for (s, kind), n in instance.access_counts.items() if s == name and n},
+            _rounded(self.rules.accesses(name)), _rounded(rates.updates), self.reason(moves), moves,
             source_of(state.span),
         )
 
     def move(self, name: str, place: int, chosen: _Chosen) -> Move:
+        """The best there is with a state elsewhere: of the search for it, and of every placement at hand."""
         instance = self.instance
-        moved = self.rules.moved(chosen.found.placement, name, place)
-        if moved is None:
-            return Move(self.name(place), False, None, None, refusing.why_not(instance, self.units, name, place))
-        demand = demand_of(instance, moved)
-        cores = self.needed(moved, demand)
-        reach = self.reach(moved, demand, chosen.found.cores)
-        others = [s for s, kept in moved.states.items() if s != name and kept[0] != chosen.found.placement.states[s][0]]
-        along = f"together with {', '.join(others)} " if others else ""
-        return Move(self.name(place), True, cores, _finite(reach), along + self.cost(cores, reach, demand, chosen))
+        found, in_time = self.elsewhere(self.units.of_state[name], place, chosen)
+        near = self.rules.moved(chosen.found.placement, name, place)
+        there = [p for p in (*found, *self.others, *([near] if near else [])) if p.states[name][0] == place]
+        if not there:
+            why = refusing.why_not(instance, self.units, name, place) if in_time else "not found within the time limit"
+            return Move(self.name(place), False, (), None, None, why)
+        cores = self.given(chosen)
+        reached = [self.reach(p, demand_of(instance, p), cores) for p in there]
+        reach = max(reached)
+        along = [self.along(name, p, chosen) for p in there]
+        # Of those that are as good, the one that changes least.
+        numbers = range(len(there))
+        fastest = min((i for i in numbers if reached[i] >= reach * (1 - _SAME)), key=lambda i: len(along[i]))
+        best = fastest
+        if self.request.rate_pps is not None:
+            keys = [self.rules.key(p) for p in there]
+            best = min(numbers, key=lambda i: (keys[i][0], _rounded(keys[i][1]), len(along[i])))
+        needed = self.needed(there[best], demand_of(instance, there[best]))
+        told = fastest if needed is None else best
+        limit = max(self.limit(demand_of(instance, p)) for p in there)
+        return Move(self.name(place), True, along[told], needed, _finite(reach),
+                    self.cost(_Cost(there[best], needed, reach, limit, "at most "), chosen))
+
+    @staticmethod
+    def along(name: str, placement: Placement, chosen: _Chosen) -> tuple[str, ...]:
+        """The states, besides one, that a placement keeps at another place than the plan does."""
+        kept = chosen.found.placement.states
+        return tuple(s for s, (place, _) in placement.states.items() if s != name and place != kept[s][0])
+
+    def elsewhere(self, unit: int, place: int, chosen: _Chosen) -> tuple[list[Placement], bool]:
+        """The search's best placements with a unit at a place, and whether there was time for it."""
+        if not self.units.allowed[unit, place]:
+            return [], True
+        if (unit, place) not in self.moved:
+            self.moved[unit, place] = self.search.elsewhere(unit, place, self.aim, self.given(chosen), self.scale())
+        return self.moved[unit, place]
+
+    def given(self, chosen: _Chosen) -> int:
+        """Host cores that placements are compared with: the plan's, or those given where no rate was asked for."""
+        return chosen.found.cores if self.request.rate_pps is not None else self.aim.most
 
     def needed(self, placement: Placement, demand: Vector) -> int | None:
         if self.request.rate_pps is None:
@@ -361,55 +428,71 @@ class _Planner:
     def reach(self, placement: Placement, demand: Vector, cores: int) -> float:
         return throughput(self.instance, demand, max(cores, int(placement.uses(self.instance.last))))
 
-    def cost(self, cores: int | None, reach: float, demand: Vector, chosen: _Chosen) -> str:
-        """What a change costs, as the end of "there ..."."""
-        rate = self.request.rate_pps
-        if rate is not None and cores is None:
-            return f"the rate would be out of reach: at most {_mpps(self.limit(demand))}"
-        if rate is not None and cores is not None and cores != chosen.found.cores:
-            return f"it would take {cores} host core{'' if cores == 1 else 's'} instead of {chosen.found.cores}"
-        if rate is not None:
-            now = host_cycles(self.instance, chosen.found.demand, rate)
-            then = host_cycles(self.instance, demand, rate)
-            if then > now * 1.001 + 1e-6:
-                return f"the host would do {then:.2f} instead of {now:.2f} cores' work"
-        if math.isclose(reach, chosen.throughput, rel_tol=_SAME):
+    def cost(self, other: _Cost, chosen: _Chosen) -> str:
+        """What another placement costs, as a sentence."""
+        rate, placement = self.request.rate_pps, other.placement
+        demand = demand_of(self.instance, placement)
+        if rate is not None and other.cores is None:
+            return f"the rate would be out of reach: at most {mpps(other.limit)} with {host_cores(self.aim.most)}"
+        if rate is not None and other.cores is not None and other.cores != chosen.found.cores:
+            return f"it would take {host_cores(other.cores)} instead of {chosen.found.cores}"
+        same = math.isclose(other.reach, chosen.throughput, rel_tol=_SAME)
+        now, then = (host_cycles(self.instance, d, chosen.rate) for d in (chosen.found.demand, demand))
+        if (rate is not None or same) and round(then, 2) > round(now, 2):
+            return f"the host would do {then:.2f} instead of {now:.2f} cores' work"
+        if same and rate is None and chosen.found.cores == 0 and placement.uses(self.instance.last):
+            return "it would carry as much, but need a host core"
+        if same:
             return "it would do as well, as far as the model can tell"
-        return f"the plan would carry {_mpps(reach)} instead of {_mpps(chosen.throughput)}"
+        return f"the plan would carry {other.most}{mpps(other.reach)} instead of {mpps(chosen.throughput)}"
 
     def limit(self, demand: Vector) -> float:
         return throughput(self.instance, demand, self.aim.most)
 
-    def reason(self, moves: Sequence[Move], chosen: _Chosen) -> str:
+    def reason(self, moves: Sequence[Move]) -> str:
         possible = [m for m in moves if m.possible]
         if not possible and moves:
             return "the only place that can keep it: " + "; ".join(f"{m.place}: {m.reason}" for m in moves)
         if not moves:
             return "the target has one place only"
-        return "; ".join(f"at {m.place} {m.reason}" for m in possible)
+        return "; ".join(f"if it were at {m.where}, {m.reason}" for m in possible)
 
-    def figures(self, chosen: _Chosen) -> tuple[Figure, ...]:
+    def figures(self, chosen: _Chosen, rows: Sequence[Sampled]) -> tuple[Figure, ...]:
         instance, found = self.instance, chosen.found
-        scales = [r.scales for r in instance.resources]
-        rows = sampled(instance, found.placement)
-        reach = [1.0 / load if (load := load_of(s, scales, found.cores, 1.0)) else math.inf for s in rows]
-        latency = latency_of(instance, found.demand, found.cores, chosen.rate)
+        scales = self.scales
+        reach = [_reach(s, scales, found.cores) for s in rows]
         made = [_figure("throughput", float(chosen.throughput), reach, "packets/s"),
                 _figure("host work", host_cycles(instance, found.demand, chosen.rate),
                         [_host(s, scales, chosen.rate) for s in rows], "cores"),
                 _figure("unloaded latency", float(found.demand[-1]), [float(s.demand[-1]) for s in rows], "ns"),
-                _figure("latency", latency.total,
-                        [_latency(instance, s, found.cores, chosen.rate) for s in rows], "ns")]
+                self.latency(chosen, rows, reach)]
         if self.request.rate_pps is not None:
             least = int(found.placement.uses(instance.last))
             made.insert(0, _figure("host cores", float(found.cores),
                                    [_cores(s, scales, least, chosen.rate) for s in rows], "cores"))
         return tuple(made)
 
-    def alternatives(self, chosen: _Chosen) -> tuple[Alternative, ...]:
-        found = [self.alternative(name, placement, chosen) for name, placement in self.baselines.items()]
-        second = self.second(chosen)
-        return (*found, *([self.alternative("second best", second, chosen)] if second else []))
+    def latency(self, chosen: _Chosen, rows: Sequence[Sampled], reach: Sequence[float]) -> Figure:
+        """At the asked rate; else at a share of the throughput, each sample's own: at all of it queues are full."""
+        instance, found = self.instance, chosen.found
+        if self.request.rate_pps is not None:
+            name, rates = "latency at the asked rate", [float(chosen.rate)] * len(rows)
+            rate = float(chosen.rate)
+        else:
+            name, rates = f"latency at {100 * _BUSY:.0f} % of the throughput", [_BUSY * x for x in reach]
+            rate = _BUSY * chosen.throughput
+        return _figure(name, latency_of(instance, found.demand, found.cores, rate).total,
+                       [_latency(instance, s, found.cores, x) for s, x in zip(rows, rates, strict=True)], "ns")
+
+    @cached_property
+    def scales(self) -> list[bool]:
+        return [r.scales for r in self.instance.resources]
+
+    def met(self, rows: Sequence[Sampled], chosen: _Chosen) -> int | None:
+        """In how many samples the plan carries the asked rate with its cores."""
+        if self.request.rate_pps is None:
+            return None
+        return sum(load_of(s, self.scales, chosen.found.cores, chosen.rate) <= 1 for s in rows)
 
     def second(self, chosen: _Chosen) -> Placement | None:
         """The best plan that keeps at least one state at another place."""
@@ -423,15 +506,18 @@ class _Planner:
 
     def alternative(self, name: str, placement: Placement | None, chosen: _Chosen) -> Alternative:
         if placement is None:
-            return Alternative(name, False, None, None, None, {}, f"not possible on {self.instance.target.name}")
+            return Alternative(name, False, None, None, None, None, None, {},
+                               f"not possible on {self.instance.target.name}")
         demand = demand_of(self.instance, placement)
         cores = self.needed(placement, demand)
-        reach = self.reach(placement, demand, chosen.found.cores)
+        given = max(self.given(chosen), int(placement.uses(self.instance.last)))
+        reach = self.reach(placement, demand, given)
+        low, high = band([_reach(s, self.scales, given) for s in self.few.sampled(placement)])
         same = placement.states == chosen.found.placement.states and placement.nodes == chosen.found.placement.nodes
-        note = "the plan itself" if same else self.cost(cores, reach, demand, chosen)
+        note = "the plan itself" if same else self.cost(_Cost(placement, cores, reach, self.limit(demand)), chosen)
         kept = {s: f"{self.name(p)}/{t}" for s, (p, t) in placement.states.items()}
         return Alternative(name, True, cores, _finite(host_cycles(self.instance, demand, chosen.rate)), _finite(reach),
-                           kept, note)
+                           _finite(low), _finite(high), kept, note)
 
     def evidence(self, chosen: _Chosen) -> Evidence:
         stages = tuple(Stage(s.goal, s.status, _rounded(s.objective), _finite(s.bound), _finite(s.gap),
@@ -464,13 +550,20 @@ class _Planner:
 
 
 def _leaves(node: Node) -> bool:
-    from cora.ir.nodes import successors
-
     return not successors(node.piece.block.terminator)
 
 
-def _mpps(rate: float) -> str:
-    return f"{rate / 1e6:.2f} Mpps" if math.isfinite(rate) else "any rate"
+def _verdict(terminator: Terminator) -> str:
+    """How a path ends, without the names that values have in the IR."""
+    if isinstance(terminator, Reject):
+        icmp = "ICMP" if terminator.header == "ipv4" else "ICMPv6"
+        return f'reject "{terminator.reason}" ({icmp} type {terminator.icmp_type} code {terminator.icmp_code})'
+    return print_node(terminator)
+
+
+def _reach(sample: Sampled, scales: Sequence[bool], cores: int) -> float:
+    load = load_of(sample, scales, cores, 1.0)
+    return 1.0 / load if load else math.inf
 
 
 def _figure(name: str, value: float, values: Sequence[float], unit: str) -> Figure:
@@ -498,8 +591,6 @@ def _cores(sample: Sampled, scales: Sequence[bool], least: int, rate: float) -> 
 
 
 def _latency(instance: Instance, sample: Sampled, cores: int, rate: float) -> float:
-    from dataclasses import replace
-
     from cora.models.latency import latency
 
     rows = [replace(r, rate=float(x)) for r, x in zip(instance.resources, sample.rates, strict=True)]

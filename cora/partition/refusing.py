@@ -16,6 +16,8 @@ from cora.partition.placement import (
 )
 from cora.partition.search import OutOfTime, Search
 from cora.partition.units import Units
+from cora.plan.quantities import available, cores, line_rate, mpps, number, used
+from cora.units import LINE_OCTETS
 
 _SHOWN = 6
 
@@ -87,16 +89,19 @@ def _ancestors(units: Units, unit: int) -> set[int]:
     return found - {unit}
 
 
-def no_plan(search: Search, aim: Aim, scale: float) -> CoraError:
-    """The error for an aim that no placement meets: what is short, and what would be met instead."""
+def no_plan(search: Search, aim: Aim, scale: float, line_bps: int | None = None) -> CoraError:
+    """The error for an aim that no placement meets: what is short, and what would be met instead.
+
+    ``line_bps``: the rate as it was asked, where that was in bits/s on the line; answers are then given in both units.
+    """
     try:
-        return _short_of_rate(search, aim, scale) or _short_of_room(search, aim, scale)
+        return _short_of_rate(search, aim, scale, line_bps) or _short_of_room(search, aim, scale)
     except OutOfTime:
         return fail(Kind.NO_PLAN, "there is no plan, and the time limit ended the search for what there is instead",
                     hint="raise --time-limit to learn more")
 
 
-def _short_of_rate(search: Search, aim: Aim, scale: float) -> CoraError | None:
+def _short_of_rate(search: Search, aim: Aim, scale: float, line_bps: int | None) -> CoraError | None:
     instance = search.instance
     found = search.for_cores(aim.most, scale)
     if found is None or aim.rate is None:
@@ -107,17 +112,28 @@ def _short_of_rate(search: Search, aim: Aim, scale: float) -> CoraError | None:
     have = rates_of_resources(instance, found.cores)[int(loads.argmax())]
     use = demand_of(instance, found.placement)[int(loads.argmax())]
     more = _more_cores(search, aim)
-    hint = f"ask for --rate {_whole(reach)}pps or less" + (f", or give it {more} cores: --cores {more}" if more else "")
+    within = f"{_whole(reach)}pps"
+    if line_bps is not None:
+        within = f"{_whole(reach * 8 * (instance.profile.mean_frame + LINE_OCTETS))}bps"
+    hint = f"ask for --rate {within} or less" + (f", or give it {more} cores: --cores {more}" if more else "")
+    asked, most = mpps(aim.rate), mpps(reach)
+    if line_bps is not None:
+        frame = instance.profile.mean_frame
+        asked, most = (f"{line_rate(x, frame)} on the line ({mpps(x)})" for x in (aim.rate, reach))
+    even = "even with" if aim.most >= DEFAULT_HOST_CORES else "with"
     return fail(Kind.NO_PLAN,
-                f"{instance.target.name} with {found.cores} host cores cannot carry {aim.rate / 1e6:.3g} Mpps of this "
-                f"traffic; the most is {reach / 1e6:.3g} Mpps",
-                notes=[(f"what runs out is {binding.name}: {have:.4g} {binding.unit}/s, a packet takes {use:.4g}",
-                        None)],
+                f"{instance.target.name} cannot carry {asked} of this traffic {even} {cores(aim.most)}; the most is "
+                f"{most}",
+                notes=[(f"what runs out is {binding.name}: a packet takes {used(use, binding.unit)}, available: "
+                        f"{available(binding.name, have, binding.unit)}", None)],
                 hint=hint)
 
 
 def _whole(rate: float) -> str:
-    return f"{int(rate / 1e4) / 100:g}M" if rate >= 1e5 else f"{int(rate)}"
+    """A rate rounded down to what can be asked for."""
+    if rate >= 1e9:
+        return f"{int(rate / 1e7) / 100:.10g}G"
+    return f"{int(rate / 1e4) / 100:.10g}M" if rate >= 1e5 else f"{int(rate)}"
 
 
 def _more_cores(search: Search, aim: Aim) -> int | None:
@@ -137,7 +153,8 @@ def _short_of_room(search: Search, aim: Aim, scale: float) -> CoraError:
                         hint="give it one: --cores 1")
     roomy = search.formulation(scale, aim.most, stores=False)
     if search.best(roomy, "host", max(aim.most, 1), Limits(), "room") is not None:
-        sizes = [f"{s.name} needs {min(o.amount for o in instance.options[s.name])}" for s in instance.program.states]
+        sizes = [f"{s.name} needs {number(min(o.amount for o in instance.options[s.name]))}"
+                 for s in instance.program.states]
         return fail(Kind.NO_PLAN,
                     f"states and code do not fit into {instance.target.name} together: {'; '.join(sizes)}",
                     span=instance.program.span, hint="declare smaller capacities")

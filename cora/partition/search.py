@@ -34,6 +34,8 @@ CUT_GAP = 5e-5
 # Kept from the limits handed to a solver, which holds rows to about 1e-6 only; the exact check has no tolerance.
 _MARGIN = 1e-5
 _ROUNDS = 200
+# Host cores of work below which a solver's tolerance may hide that no core is needed at all: then that is tried.
+_LITTLE_WORK = 1e-2
 
 
 class OutOfTime(Exception):
@@ -73,8 +75,8 @@ class Found:
 class Search:
     """One search with one solver under one time limit (seconds, for everything together).
 
-    ``known``: demands of placements at hand; cuts at them spare the first rounds. ``pinned``: units that have to be at a
-    place.
+    ``known``: demands of placements at hand; cuts at them spare the first rounds. ``pinned``: units that have to be at
+    a place.
     """
 
     instance: Instance
@@ -154,12 +156,12 @@ class Search:
         return self.refine(model, found, rate, found.cores)
 
     def least_host(self, rate: float, most: int) -> tuple[Formulation, Found] | None:
-        """The fewest host cores for a rate, then the least host work, and the program to go on with; None: no plan."""
+        """The fewest host cores for a rate with the least host work, and the program to go on with; None: no plan."""
         model = self.formulation(rate, most)
         found = self.best(model, "host", max(most, 1), Limits(load=1.0), "host cores") if most else None
         if found is None and most:
             return None
-        if found is None or host_cycles(self.instance, found.demand, rate) < 1e-9:
+        if found is None or host_cycles(self.instance, found.demand, rate) < _LITTLE_WORK:
             without_host = self.formulation(rate, 0, host_allowed=False)
             try:
                 none = self.best(without_host, "load", 0, Limits(load=1.0), "host cores")
@@ -221,24 +223,25 @@ class Search:
         load = norm(self.instance, utilisation(self.instance, found.demand, cores, scale)) * (1 + 3 * _MARGIN)
         found = self.improved(found, model, "host", cores, Limits(load), "host work")
         host = host_cycles(self.instance, found.demand, scale)
-        if cores and host < 1e-9:
-            # Where the host has nothing to do but code and state that no packet uses, the card can often keep these too.
+        if cores and host < _LITTLE_WORK:
+            # What no packet uses does not have to be at the host if the card has room for it.
             without_host = self.formulation(scale, 0, host_allowed=False)
             free = self.improved(found, without_host, "latency", 0, Limits(load), "latency without a host core")
             if not free.placement.uses(self.instance.last):
                 return free
         return self.improved(found, model, "latency", cores, Limits(load, _loosened(host)), "latency")
 
-    def elsewhere(self, unit: int, place: int, aim: Aim, cores: int, scale: float) -> list[Placement]:
+    def elsewhere(self, unit: int, place: int, aim: Aim, cores: int, scale: float
+                  ) -> tuple[list[Placement], bool]:
         """The best placements with a unit at a place: most throughput with ``cores`` and, for a rate, fewest cores.
 
-        Where there is none, or no time for any, none is in the list.
+        The answer ends with whether there was time to look for all of them.
         """
         rest = self.deadline - time.perf_counter()
         if rest <= 0:
-            return []
+            return [], False
         search = Search(self.instance, self.units, self.solver, rest, known=self.known, pinned={unit: place})
-        found = []
+        found: list[Placement] = []
         try:
             if aim.rate is not None and (least := search.least_host(aim.rate, aim.most)) is not None:
                 found.append(least[1].placement)
@@ -247,8 +250,8 @@ class Search:
                 if most is not None:
                     found.append(most.placement)
         except OutOfTime:
-            pass
-        return found
+            return found, False
+        return found, True
 
     def other(self, model: Formulation, aim: Aim, placement: Placement) -> Placement | None:
         """The best placement that keeps some state at another place; its stages are no evidence for the plan."""

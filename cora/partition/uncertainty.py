@@ -16,13 +16,17 @@ from cora.partition.instance import Instance, Vector
 from cora.partition.placement import Placement, utilisation
 
 SAMPLES = 200
+# The bands of the alternatives are for comparison only.
+FEW_SAMPLES = 50
 SEED = 20
 # Uses that together make up less than this share of every telling resource's demand keep their central value; a
 # resource tells nothing when its utilisation is below this share of the highest one.
 _NEGLIGIBLE = 1e-2
 _IDLE = 0.1
 
-Use = tuple[float, Callable[[Target], tuple[Demand, float]]]
+# What a use is, for any placement: two uses of one key cost the same.
+Key = tuple[object, ...]
+Use = tuple[float, Key, Callable[[Target], tuple[Demand, float]]]
 
 
 @dataclass(frozen=True)
@@ -35,13 +39,13 @@ class Sampled:
 
 
 def uses_of(instance: Instance, placement: Placement) -> list[Use]:
-    """What one packet uses under a placement: (how often, what), ``what(target)`` a demand and nanoseconds of latency.
+    """What one packet uses under a placement: (how often, key, what), ``what(target)`` a demand and ns of latency.
 
     An account of its own beside `cora.partition.placement.demand_of`, which reads the instance's tables; the two agree.
     """
     program, frame = instance.program, instance.profile.mean_frame
     total = instance.graph.packets
-    found: list[Use] = [(1.0, lambda t: (t.wire(frame), 0.0))]
+    found: list[Use] = [(1.0, ("wire",), lambda t: (t.wire(frame), 0.0))]
     code: dict[tuple[str, int, int], float] = defaultdict(float)
     visits: dict[int, float] = defaultdict(float)
     crossings: dict[tuple[int, int, int], float] = defaultdict(float)
@@ -70,11 +74,13 @@ def uses_of(instance: Instance, placement: Placement) -> list[Use]:
             travel(start, stop, edge.live_bytes, edge.packets / total)
             visits[stop] += edge.packets / total
     for (label, part, place), share in code.items():
-        found.append((share, _block(instance, pieces[label, part].block, place)))
+        found.append((share, ("block", label, part, place), _block(instance, pieces[label, part].block, place)))
     for (name, kind), count in instance.access_counts.items():
-        found.append((count, _access(instance, name, kind, *placement.states[name])))
-    found += [(share, _visit(place)) for place, share in visits.items()]
-    found += [(share, _crossing(start, stop, frame, live)) for (start, stop, live), share in crossings.items()]
+        where = placement.states[name]
+        found.append((count, ("access", name, kind, *where), _access(instance, name, kind, *where)))
+    found += [(share, ("visit", place), _visit(place)) for place, share in visits.items()]
+    found += [(share, ("crossing", start, stop, live), _crossing(start, stop, frame, live))
+              for (start, stop, live), share in crossings.items()]
     return [use for use in found if use[0] > 0]
 
 
@@ -111,32 +117,53 @@ def _crossing(start: int, stop: int, frame: float, live: int) -> Callable[[Targe
     return lambda target: (target.crossing(start, stop, frame, live), target.crossing_latency(start, stop, frame))
 
 
+class Sampler:
+    """Samples of the parameter box, and what each use costs under each of them: asked once for all placements."""
+
+    def __init__(self, instance: Instance, count: int = SAMPLES, seed: int = SEED) -> None:
+        """Draw ``count`` samples, the same for the same seed."""
+        kind = type(instance.target)
+        self._instance = instance
+        self._column = {r.name: i for i, r in enumerate(instance.resources)}
+        self._targets = [kind(model) for model in samples(instance.target.model, count, seed)]
+        self._rates = [self._rates_of(t) for t in self._targets]
+        self._costs: dict[Key, Vector] = {}
+
+    def _rates_of(self, target: Target) -> Vector:
+        rates = {r.name: r.rate for r in target.resources(self._instance.profile.mean_frame)}
+        return np.array([rates[r.name] for r in self._instance.resources])
+
+    def sampled(self, placement: Placement) -> list[Sampled]:
+        """The demand of a placement under every sample."""
+        instance = self._instance
+        uses = uses_of(instance, placement)
+        nominal = np.array([self._cost(ask, instance.target) for _, _, ask in uses])
+        nominal *= np.array([[often] for often, _, _ in uses])
+        varied = _telling(nominal, utilisation(instance, nominal.sum(axis=0), 1, 1.0))
+        demand = np.tile(nominal[~varied].sum(axis=0), (len(self._targets), 1))
+        for (often, key, ask), kept in zip(uses, varied, strict=True):
+            if kept:
+                demand += often * self._costs_of(key, ask)
+        return [Sampled(d, r, t.exponent) for d, r, t in zip(demand, self._rates, self._targets, strict=True)]
+
+    def _costs_of(self, key: Key, ask: Callable[[Target], tuple[Demand, float]]) -> Vector:
+        """Shape (samples, resources + 1); the last column is latency."""
+        if key not in self._costs:
+            self._costs[key] = np.array([self._cost(ask, target) for target in self._targets])
+        return self._costs[key]
+
+    def _cost(self, ask: Callable[[Target], tuple[Demand, float]], target: Target) -> list[float]:
+        demand, latency = ask(target)
+        cost = [0.0] * (len(self._column) + 1)
+        for name, amount in demand.items():
+            cost[self._column[name]] += amount
+        cost[-1] = latency
+        return cost
+
+
 def sampled(instance: Instance, placement: Placement, count: int = SAMPLES, seed: int = SEED) -> list[Sampled]:
     """The demand of a placement under ``count`` samples of the parameter box, the same for the same seed."""
-    uses = uses_of(instance, placement)
-    column = {r.name: i for i, r in enumerate(instance.resources)}
-    nominal = np.array([_total(column, [use], instance.target) for use in uses])
-    varied = _telling(nominal, utilisation(instance, nominal.sum(axis=0), 1, 1.0))
-    constant = nominal[~varied].sum(axis=0)
-    chosen = [use for use, kept in zip(uses, varied, strict=True) if kept]
-    found = []
-    kind = type(instance.target)
-    for model in samples(instance.target.model, count, seed):
-        target = kind(model)
-        demand = constant + _total(column, chosen, target)
-        rates = {r.name: r.rate for r in target.resources(instance.profile.mean_frame)}
-        found.append(Sampled(demand, np.array([rates[r.name] for r in instance.resources]), target.exponent))
-    return found
-
-
-def _total(column: Mapping[str, int], uses: Sequence[Use], target: Target) -> Vector:
-    total = [0.0] * (len(column) + 1)
-    for often, ask in uses:
-        demand, latency = ask(target)
-        for name, amount in demand.items():
-            total[column[name]] += often * amount
-        total[-1] += often * latency
-    return np.array(total)
+    return Sampler(instance, count, seed).sampled(placement)
 
 
 def _telling(nominal: Vector, loads: Vector) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

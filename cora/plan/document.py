@@ -55,14 +55,21 @@ class Move:
     """The best there would be with one state at another place, everything else placed anew.
 
     ``throughput_pps``: the most with the plan's cores (those given where no rate was asked for; at least one where the
-    host is used). ``cores``: the fewest for the asked rate; None when it is out of reach or none was asked for.
+    host is used). ``along``: states that are elsewhere then too. ``cores``: the fewest for the asked rate; None when it
+    is out of reach or none was asked for.
     """
 
     place: str
     possible: bool
+    along: tuple[str, ...]
     cores: int | None
     throughput_pps: float | None
     reason: str
+
+    @property
+    def where(self) -> str:
+        """The place, with the states that move along: ``host (with ext, hits)``."""
+        return f"{self.place} (with {', '.join(self.along)})" if self.along else self.place
 
 
 @dataclass(frozen=True)
@@ -95,13 +102,14 @@ class StatePlacement:
 class BlockPlacement:
     """Where a class of a block runs: ``history`` are the state outcomes before it, None where no packet was seen.
 
-    ``part`` counts the parts of a block that is cut between states, ``first`` is the part's first instruction. ``via``
-    tells ends of packets apart by the way in.
+    ``part`` counts the parts of a block that is cut between states, ``first`` is the part's first instruction.
+    ``line``: of the block in the program's file. ``via`` tells ends of packets apart by the way in.
     """
 
     block: str
     part: int
     first: int
+    line: int
     history: tuple[str, ...] | None
     via: str
     place: str
@@ -172,8 +180,8 @@ class ResourceUse:
 class Alternative:
     """Another placement under the same model. ``cores``: needed for the asked rate, None when out of reach.
 
-    ``throughput_pps`` is as in `Move`, ``low`` and ``high`` its P10 and P90; None where it is not legal. ``states``: per
-    state its place and tier.
+    ``throughput_pps`` is as in `Move`, ``low`` and ``high`` its P10 and P90; None where it is not legal. ``states``:
+    per state its place and tier.
     """
 
     name: str
@@ -232,7 +240,7 @@ class Plan:
     """A partition plan. Places are in order from the wire; ``throughput_pps`` and ``cores`` are what was checked.
 
     ``cores``: those the plan needs, which may be fewer than the request gives it. ``samples``: of the model's parameter
-    box; ``samples_met``: those in which the plan carries the asked rate with its cores, None where no rate was asked for.
+    box; ``samples_met``: those in which the plan carries the asked rate with its cores, None where none was asked for.
     """
 
     program: str
@@ -406,6 +414,10 @@ def _consistent(plan: Plan) -> None:
     for name, count in (("cores", plan.cores), ("throughput_pps", plan.throughput_pps)):
         if count < 0:
             raise Garbled(f"{name}: {count} is less than 0")
+    _figures_consistent(plan)
+
+
+def _figures_consistent(plan: Plan) -> None:
     for what, value in (("throughput", plan.throughput_pps), ("host cores", plan.cores)):
         figure = next((f.value for f in plan.figures if f.name == what), None)
         if figure is None and (what == "throughput" or plan.request.rate_pps is not None):

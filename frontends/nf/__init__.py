@@ -23,12 +23,13 @@ def load(path: str | Path, overrides: Mapping[str, str] | None = None) -> Progra
     """
     place = Path(path)
     try:
-        raw = place.read_bytes()
+        with place.open("rb") as file:
+            raw = file.read(MAX_SOURCE + 1)
     except OSError as error:
         raise fail(Kind.FILE_UNREADABLE, f"cannot read the program: {error.strerror}", where=str(path),
                    hint="give the path of an .nf file") from error
     if len(raw) > MAX_SOURCE:
-        raise fail(Kind.FILE_UNREADABLE, f"{len(raw)} bytes are more than a program can have ({MAX_SOURCE})",
+        raise fail(Kind.FILE_UNREADABLE, f"the file is longer than a program can be ({MAX_SOURCE} bytes)",
                    where=str(path), hint="is this really an .nf file?")
     try:
         text = raw.decode("utf-8-sig")

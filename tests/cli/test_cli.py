@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,7 +97,7 @@ def test_planning_from_a_trace_equals_planning_from_its_profile(cora: Run, tmp_p
     direct = json.loads(cora("plan", *common, "--trace", OFFICE, *MAP).out)
     stored = json.loads(cora("plan", *common, "--profile", str(profile)).out)
     for document in (direct, stored):
-        document["evidence"] = None  # solving times differ
+        document["evidence"] = document["digest"] = None  # solving times differ
     assert direct == stored
 
 
@@ -306,6 +307,16 @@ def test_a_capture_without_packets_is_refused(cora: Run, tmp_path: Path, command
 
 
 @pytest.mark.needs("gcc")
+def test_a_bit_rate_is_one_of_the_line(cora: Run) -> None:
+    ran = cora("plan", NAT, "--trace", OFFICE, *MAP, "--nic", "bluefield2", "--rate", "20Gbps", "--json")
+    document = json.loads(ran.out)
+    on_line = document["request"]["rate_pps"] * 8 * (document["mean_frame"] + 24)
+    assert on_line == pytest.approx(20e9, rel=1e-5) and document["request"]["line_bps"] == 20 * 10**9
+    text = cora("plan", NAT, "--trace", OFFICE, *MAP, "--nic", "bluefield2", "--rate", "20Gbps").out
+    assert "asked: 20 Gbps = " in text and "(24 more on the line)" in text
+
+
+@pytest.mark.needs("gcc")
 def test_show_explains_and_compares(cora: Run, tmp_path: Path) -> None:
     files = []
     for nic in ("agilio-cx", "bluefield2"):
@@ -315,5 +326,173 @@ def test_show_explains_and_compares(cora: Run, tmp_path: Path) -> None:
     assert "target: agilio-cx -> bluefield2" in cora("show", files[0], "--diff", files[1]).out
     assert cora("show", files[0], "--json").out == Path(files[0]).read_text()
     assert "alike" in cora("show", files[0], "--diff", files[0]).out
+    assert json.loads(cora("show", files[0], "--explain", "conns", "--json").out)["state"]["name"] == "conns"
+    assert json.loads(cora("show", files[0], "--diff", files[1], "--json").out)["target"] == ["agilio-cx", "bluefield2"]
+    assert "--all" not in cora("show", files[1], "--all").out
+    changed = tmp_path / "changed.json"
+    changed.write_text(Path(files[0]).read_text().replace('"place": "nic"', '"place": "host"', 1))
+    refused = cora("show", str(changed))
+    assert refused.code == 2 and "E501" in refused.err and "changed after it was made" in refused.err
     wrong = cora("show", files[0], "--explain", "cons")
     assert wrong.code == 2 and "conns" in wrong.err
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize(("args", "words"), [case for case in BAD_INPUT if case[0][0] != "completion"],
+                         ids=lambda v: " ".join(v)[-60:].replace(str(ROOT), ""))
+def test_with_json_bad_input_is_told_as_json(cora: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                             args: list[str], words: list[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = cora(*args, "--json")
+    assert ran.code == 2 and ran.out == ""
+    (found, *_) = json.loads(ran.err[ran.err.index('{\n "errors"'):])["errors"]
+    assert set(found) == {"code", "name", "file", "line", "column", "end_line", "end_column", "message", "help",
+                          "notes"}
+    told = " ".join(str(v) for v in found.values())
+    for word in words:
+        assert word.removeprefix("E") in told or word == "NF"
+
+
+def test_json_errors_have_places(cora: Run, tmp_path: Path) -> None:
+    source = tmp_path / "bad.nf"
+    source.write_text("nf bad {\n  port a: wire;\n  on a(p: eth) {\n    let x: u8 = 300;\n    forward b;\n  }\n}\n")
+    errors = json.loads(cora("check", str(source), "--json").err)["errors"]
+    assert [(e["file"], e["line"], e["column"]) for e in errors] == [(str(source), 4, 17), (str(source), 5, 5)]
+    assert errors[0]["end_column"] == 20 and errors[0]["name"] == "value-out-of-range"
+
+
+# What is read or cannot be written: arguments with the folder's files, and words of the message.
+OUTPUTS: list[tuple[list[str], str]] = [
+    (["profile", "p.nf", "t.pcap", "-o", "a" * 300], "too long"),
+    (["profile", "p.nf", "t.pcap", "-o", "p.nf/x"], "Not a directory"),
+    (["profile", "p.nf", "t.pcap", "-o", ""], "E702"),
+    (["profile", "p.nf", "t.pcap", "-o", "./p.nf"], "E702"),
+    (["replay", "p.nf", "t.pcap", "--write", "t.pcap"], "E702"),
+    (["replay", "p.nf", "t.pcap", "--state", "p.nf"], "E702"),
+    (["replay", "p.nf", "t.pcap", "--write", "x", "--state", "./x"], "written twice"),
+    (["replay", "p.nf", "t.pcap", "--write", "-"], "--write -"),
+    (["profile", "p.nf", "t.pcap", "--window", "0s"], "--window"),
+    (["profile", "p.nf", "t.pcap", "--window", "100000000h"], "--window"),
+    (["profile", "t.pcap", "p.nf"], "capture, not a program"),
+    (["replay", "p.nf", "prof.json"], "profile, not a capture"),
+    (["plan", "p.nf", "--profile", "t.pcap", "--nic", "agilio-cx", "--cores", "1"], "use --trace"),
+    (["traffic", "-o", "bad.txt"], ".pcap"),
+    (["traffic", "--zipf", "-1", "-o", "x.pcap"], "below zero"),
+    (["trace", "p.nf", "t.pcap"], "--dropped"),
+    (["trace", "p.nf", "t.pcap", "--dropped", "over the rte"], "over the rate"),
+]
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize(("args", "words"), OUTPUTS, ids=lambda v: " ".join(v)[-40:])
+def test_outputs_never_replace_inputs_and_bad_ones_are_told(cora: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                            args: list[str], words: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = {"p.nf": (ROOT / "examples" / "policer.nf").read_bytes(), "t.pcap": Path(OFFICE).read_bytes(),
+             "prof.json": b'{\n "format": "cora-profile"}'}
+    for name, content in files.items():
+        Path(name).write_bytes(content)
+    ran = cora(*args)
+    assert ran.code == 2 and words in ran.err, ran.err
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == files
+
+
+@pytest.mark.parametrize("command", ["--help", f"check --emit-ir {NAT}"])
+def test_a_full_device_is_no_defect(command: str) -> None:
+    done = subprocess.run(["bash", "-c", f"{sys.executable} -m cora {command} > /dev/full"], capture_output=True,
+                          text=True, check=False)
+    assert done.returncode == 2 and "E702" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_reader_that_leaves_early_is_no_failure() -> None:
+    command = f"set -o pipefail; {sys.executable} -m cora check --paths {NAT} | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.needs("gcc")
+def test_termination_leaves_no_half_written_file(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "cora", "traffic", "--packets", "500M", "-o", str(tmp_path / "big.pcap")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.terminate()
+        assert process.wait(60) == 143
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_values_complete_in_shells() -> None:
+    environment = {**os.environ, "_CORA_COMPLETE": "bash_complete", "COMP_WORDS": "cora nics agi", "COMP_CWORD": "2"}
+    done = subprocess.run([sys.executable, "-c", "from cora.cli import app; app(prog_name='cora')"], env=environment,
+                          capture_output=True, text=True, check=False)
+    assert done.stdout.split(",")[-1].strip() == "agilio-cx", done.stderr
+
+
+def test_closed_streams_are_borne(tmp_path: Path) -> None:
+    done = subprocess.run(["bash", "-c", f"{sys.executable} -m cora check {tmp_path}/no.nf >&- 2>&-"], check=False)
+    assert done.returncode == 2
+
+
+@pytest.mark.needs("gcc")
+def test_replay_prints_counters_first_drops_and_hints(cora: Run, tmp_path: Path) -> None:
+    policer = str(ROOT / "examples" / "policer.nf")
+    out = cora("replay", policer, OFFICE)
+    data = json.loads(cora("replay", policer, OFFICE, "--json").out)
+    first = data["first_dropped"]["over the rate"]
+    assert f"dropped: over the rate (first: packet {first['packet']}, frame {first['frame_number']})" in out.out
+    assert "limits4: 1 entry at the end" in out.out and "conforming: 2,443 packets" in out.out
+    assert "assumed: initiators on lan, answers on wan (to say so: --port-map initiator)" in out.out
+    silent = cora("replay", policer, OFFICE, "--port-map", "lan=192.0.2.77", "--port-map", "wan=*")
+    assert "no packet arrives on lan" in silent.err
+
+
+@pytest.mark.needs("gcc")
+def test_many_wrong_checksums_suggest_the_flag(cora: Run, tmp_path: Path) -> None:
+    from cora.frontends.traffic.writer import write_pcap
+
+    bad = tmp_path / "bad.pcap"
+    header = bytes.fromhex("4500002e0000400040110000") + bytes((10, 0, 0, 1, 10, 0, 0, 2))
+    write_pcap(bad, [(10**18 + i, bytes(12) + b"\x08\x00" + header + bytes(26), None) for i in range(5)])
+    assert "--ignore-checksums" in cora("replay", NAT, str(bad)).err
+    assert "--ignore-checksums" not in cora("replay", NAT, str(bad), "--ignore-checksums").err
+
+
+@pytest.mark.needs("gcc")
+def test_profile_prints_meters_and_paths_by_state_outcomes(cora: Run) -> None:
+    out = cora("profile", str(ROOT / "examples" / "policer.nf"), OFFICE).out
+    assert "green  yellow" in out and 'limits4 red, drop "over the rate"' in out and "nothing saved" in out
+    assert "conns.rev hit, forward inside" in cora("profile", NAT, OFFICE, *MAP).out
+
+
+def test_few_packets_of_synthetic_traffic_need_no_flows(cora: Run, tmp_path: Path) -> None:
+    assert "100 flows" in cora("traffic", "--packets", "1000", "-o", str(tmp_path / "few.pcap")).out
+
+
+def test_one_nic_is_printed_with_its_sources(cora: Run) -> None:
+    out = cora("nics", "agilio-cx").out
+    assert "\nsources:\n" in out and "  KRU: " in out
+    shown = cora("nics", "--validate").out
+    assert "held-out rows" in shown and "(not fitted):" in shown and "-0.0% under" not in shown
+
+
+def test_the_python_api_shows_itself(tmp_path: Path) -> None:
+    import cora as api
+
+    assert set(dir(api)) == set(api.__all__)
+    program = api.load(NAT)
+    assert repr(program).startswith("<Program nat: ") and len(repr(program)) < 200
+    with pytest.raises(api.CoraError) as caught:
+        api.load(tmp_path / "no.nf")
+    assert str(caught.value) == caught.value.render()
+
+
+@pytest.mark.needs("gcc")
+def test_a_rate_never_takes_more_cores_than_a_larger_one(cora: Run, tmp_path: Path) -> None:
+    profile = str(tmp_path / "p.json")
+    policer = str(ROOT / "examples" / "policer.nf")
+    assert cora("profile", policer, OFFICE, "--port-map", "lan=10.0.0.0/24", "-o", profile).code == 0
+    for nic in ("agilio-cx", "bluefield2"):
+        cores = [json.loads(cora("plan", policer, "--profile", profile, "--nic", nic, "--rate", rate, "--json").out)["cores"]
+                 for rate in ("1pps", "10pps", "1kpps", "10kpps", "100kpps", "1Mpps")]
+        assert cores == sorted(cores), cores

@@ -30,7 +30,8 @@ class Shown:
 
 def commands_of(document: Path) -> Iterator[Shown]:
     for block in BLOCK.findall(document.read_text(encoding="utf-8")):
-        command, output = "", []
+        command = ""
+        output: list[str] = []
         for line in block.splitlines():
             if line.startswith("$ "):
                 if command:

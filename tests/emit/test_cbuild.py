@@ -203,3 +203,17 @@ def test_a_damaged_result_is_built_again(cache: Path, damage: int) -> None:
     again = build_shared("answer", ANSWER, [])
     assert again == made and made.read_bytes()[:100] == whole[:100]
     assert load_shared(again).answer() == 42
+
+
+def test_left_overs_of_killed_builds_go(cache: Path) -> None:
+    left = cache / "native" / ".build-killed"
+    left.mkdir(parents=True)
+    (left / "part.c").write_text("int x;\n")
+    os.utime(left, (1, 1))
+    build_shared("answer", ANSWER, [])
+    assert not left.exists()
+
+
+def test_sources_that_are_no_utf8_are_kept_as_they_are(cache: Path) -> None:
+    odd = {"a.c": "/* \udcff.nf */\nint answer(void) { return 7; }\n"}
+    assert load_shared(build_shared("answer", odd, [])).answer() == 7

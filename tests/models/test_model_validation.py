@@ -112,7 +112,9 @@ def test_another_file_of_rows_can_be_tried(tmp_path: Path) -> None:
     assert (row.binding, row.covered) == ("micro-engines", True)
     text = render([row])
     assert "loop" in text
-    assert "agilio-cx, loops: 1 rows, median error 0.1%" in text
+    assert "agilio-cx, loops: 1 row, median error 0.1%, at most 0.0% over and 0.1% under" in text
+    assert "agilio-cx, fitted rows: 1 row," in text and "agilio-cx, held-out rows: none" in text
+    assert text.splitlines()[1].split()[1] == "Mpps"
 
 
 BAD = (

@@ -105,10 +105,10 @@ def _code_is_legal(instance: Instance, placement: Placement) -> bool:
         steps = [target.crossing(p, p + 1, frame, e.live_bytes) for p in range(start, stop)]
         if stop < start or any(math.isinf(amount) for step in steps for amount in step.values()):
             return False
-    for number, place in enumerate(target.places):
+    for number, where in enumerate(target.places):
         stored = {(n.label, n.piece.part): target.code_size(program, n.piece.block, number)
                   for n, p in zip(instance.graph.nodes, placement.nodes, strict=True) if p == number}
-        if place.code_capacity is not None and sum(stored.values()) > place.code_capacity:
+        if where.code_capacity is not None and sum(stored.values()) > where.code_capacity:
             return False
     return True
 

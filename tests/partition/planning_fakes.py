@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from cora.analysis.profile import PathUse, Profile, StateUse
 from cora.ir import nodes
@@ -24,11 +24,11 @@ from cora.models.target import AccessRates, Demand, Place, Refusal, Resource, Ta
 SPAN = Span("case.nf", 1, 1, 1, 2)
 
 
-def model_of(name: str = "fake", **values: float) -> Model:
+def model_of(**values: float) -> Model:
     """A model of these values, each uncertain by 10 %."""
     rows = {"softmin_exponent": 8.0, **values}
     spread = {n: 0.0 if n == "softmin_exponent" else 0.1 for n in rows}
-    return Model(name, "1", {
+    return Model("fake", "1", {
         n: Parameter(n, v, "1", v * (1 - spread[n]), v * (1 + spread[n]), "assumed", "made up for tests")
         for n, v in rows.items()
     })
@@ -237,7 +237,8 @@ def _reachable(program: Program) -> Program:
             if label in hits and (name != "hit" or entered[label]):
                 fresh = f"end{len(ends)}"
                 ends.append(Block(fresh, (), (), nodes.Drop("no", SPAN), SPAN))
-                end = replace(end, **{name: fresh})
+                changed: Any = {name: fresh}
+                end = replace(end, **changed)
                 label = fresh
             entered[label] += 1
         blocks.append(replace(block, terminator=end))

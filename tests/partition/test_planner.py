@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -114,11 +115,65 @@ def test_a_rate_out_of_reach_says_how_much_there_is_and_what_runs_out() -> None:
     error = refused(rate_pps=500e6)
     first = error.diagnostics[0]
     assert first.kind is Kind.NO_PLAN
-    assert "cannot carry 500 Mpps of this traffic; the most is 25.2 Mpps" in first.message
-    assert first.notes[0][0].startswith("what runs out is link: 5e+09 byte/s")
+    assert first.message == ("fake cannot carry 500.00 Mpps of this traffic even with 64 host cores; the most is "
+                             "25.24 Mpps")
+    assert first.notes[0][0] == "what runs out is link: a packet takes 198 bytes, available: 5 GB/s"
     assert first.hint is not None
     promised = float(first.hint.split("--rate ")[1].split("Mpps")[0]) * 1e6
     assert planned(rate_pps=promised).throughput_pps >= promised
+
+
+def test_a_line_rate_out_of_reach_is_answered_in_line_rates() -> None:
+    # Frames of 100 octets take 124 on the line.
+    error = refused(rate_pps=100e9 / (8 * 124), line_bps=100 * 10**9, cores=64)
+    first = error.diagnostics[0]
+    assert first.message == ("fake cannot carry 100 Gbps on the line (100.81 Mpps) of this traffic even with 64 host "
+                             "cores; the most is 25.04 Gbps on the line (25.24 Mpps)")
+    assert first.hint == "ask for --rate 25.03Gbps or less"
+
+
+def test_a_state_elsewhere_is_never_said_to_carry_less_than_a_placement_that_is_shown() -> None:
+    for wanted in ({"rate_pps": 5e6}, {"rate_pps": 18e6}, {"cores": 0}, {"cores": 2}, {"cores": 4},
+                   {"rate_pps": 14e6, "changes": {"chain": ("nic", "arm", "host")}},
+                   {"cores": 1, "changes": {"chain": ("nic", "arm", "host")}}):
+        contradictions(planned(**wanted))
+
+
+def contradictions(made: Plan) -> None:
+    """No move is worse than a placement beside the plan that has the state at that place."""
+    for state in made.states:
+        for move in state.moves:
+            for other in made.alternatives:
+                if not other.legal or not other.states[state.name].startswith(f"{move.place}/"):
+                    continue
+                assert move.possible
+                assert (move.throughput_pps or math.inf) >= (other.throughput_pps or 0) * (1 - 1e-6)
+                if other.cores is not None:
+                    assert move.cores is not None and move.cores <= other.cores
+
+
+def test_a_table_that_is_too_large_is_told_the_largest_memory() -> None:
+    made = planned(rate_pps=1e6, changes={"tiers": {"nic": (Tier("fast", 40), Tier("slow", 50)),
+                                                    "host": (Tier("dram", 10**9),)}})
+    told = [r.reason for r in made.refusals if r.subject == "conns" and r.place == "nic"]
+    assert told == ["no memory of nic holds 'conns': the largest that could, slow, has 50 B, with its declared "
+                    "capacity it needs 60 B; the largest capacity that fits is 50"]
+    assert told[0] in made.state("conns").reason
+
+
+def test_no_move_is_known_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Search, "elsewhere", lambda *_: ([], False))
+    made = planned(cores=2)
+    contradictions(made)
+    assert all(m.possible or "time limit" in m.reason for s in made.states for m in s.moves)
+
+
+def test_latency_is_told_where_queues_are_finite() -> None:
+    made = planned(cores=2)
+    figure = made.figure("latency at 90 % of the throughput")
+    assert figure.value is not None and figure.high is not None
+    assert figure.value > (made.figure("unloaded latency").value or 0)
+    assert planned(rate_pps=5e6).figure("latency at the asked rate").value is not None
 
 
 def test_too_few_cores_says_how_many_it_takes() -> None:
@@ -239,7 +294,7 @@ def moved_block(made: Plan, label: str, place: str) -> Plan:
     return replace(made, blocks=tuple(replace(b, place=place) if b.block == label else b for b in made.blocks))
 
 
-def moved_state(made: Plan, name: str, **where: str) -> Plan:
+def moved_state(made: Plan, name: str, **where: Any) -> Plan:
     return replace(made, states=tuple(replace(s, **where) if s.name == name else s for s in made.states))
 
 
@@ -321,3 +376,5 @@ def test_a_certain_model_has_no_band() -> None:
     made = plan(program, nat_profile(program), type(target)(certain), cores=2)
     figure = made.figure("throughput")
     assert figure.low == figure.high == pytest.approx(figure.value, rel=1e-5)
+    asked = plan(program, nat_profile(program), type(target)(certain), rate_pps=5e6)
+    assert asked.samples_met == asked.samples

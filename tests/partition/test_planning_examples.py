@@ -50,7 +50,12 @@ def test_planned_and_checked(nf: str, nic: str) -> None:
                 assert other.cores is None or other.cores >= best[0]
             elif other.legal:
                 assert -(other.throughput_pps or 0) >= best[1] * (1 + 1e-3)
+        for state in made.states:
+            for move in state.moves:
+                there = [a for a in made.alternatives if a.states.get(state.name, "").startswith(f"{move.place}/")]
+                assert all((move.throughput_pps or 0) >= (a.throughput_pps or 0) * (1 - 1e-6) for a in there)
         assert program.name in summary(made)
+        assert "%" not in "".join(c.verdict for c in made.classes)
         for state in made.states:
             assert state.name in explain(made, state.name)
             assert state.source.text

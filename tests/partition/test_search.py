@@ -47,6 +47,25 @@ def test_fewest_cores_then_least_host_work(seed: int) -> None:
     assert host_cycles(instance, found.demand, rate) == pytest.approx(best[1], rel=1e-4, abs=1e-6)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_the_best_with_a_unit_at_a_place(seed: int) -> None:
+    _, instance, units = case(seed)
+    everything = list(every_placement(instance, units))
+    search = Search(instance, units, "highs", 20)
+    for unit in set(units.of_state.values()):
+        node = units.of_node.index(unit) if unit in units.of_node else None
+        for place in range(len(instance.target.places)):
+            there = [p for p in everything if node is not None and p.nodes[node] == place]
+            found, in_time = search.elsewhere(unit, place, Aim(None, 2, 2), 2, 3e6)
+            assert in_time
+            if node is None:
+                continue
+            best = max((throughput(instance, demand_of(instance, p), 2) for p in there), default=0.0)
+            reached = max((throughput(instance, demand_of(instance, p), 2) for p in found), default=0.0)
+            assert all(p.nodes[node] == place for p in found)
+            assert reached == pytest.approx(best, rel=1e-3)
+
+
 @pytest.mark.parametrize(("seed", "cores"), [(1, 2), (9, 2), (41, 1), (41, 2)])
 def test_least_host_work_may_take_more_cores(seed: int, cores: int) -> None:
     """Close to the most that some cores carry, the placement with the least host work needs one more than another."""

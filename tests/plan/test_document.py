@@ -14,12 +14,12 @@ import jsonschema
 import pytest
 from planning_fakes import nat_like, nat_profile, target_of
 
-import cora.plan
 from cora.errors import CoraError, Kind
 from cora.partition import plan
+from cora.plan import document
 from cora.plan.document import Plan, json_schema, load_plan, plan_from_json, save
 
-SCHEMA = Path(cora.plan.__file__).with_name("schema.json")
+SCHEMA = Path(document.__file__).with_name("schema.json")
 
 
 @lru_cache(maxsize=4)
@@ -51,7 +51,8 @@ def test_plans_obey_the_schema_and_broken_ones_do_not() -> None:
     for one in (made(), made(None, 5e6)):
         validator.validate(json.loads(one.to_json()))
     data = json.loads(made().to_json())
-    for change in ({"version": 2}, {"cores": "2"}, {"states": [{}]}, {"more": 1}):
+    changes: list[dict[str, Any]] = [{"version": 2}, {"cores": "2"}, {"states": [{}]}, {"more": 1}]
+    for change in changes:
         assert not validator.is_valid({**data, **change})
 
 
@@ -136,6 +137,16 @@ CORRUPTED: list[tuple[str, Callable[[], str], Kind, str]] = [
     ("negative", lambda: changed("cores", value=-1), Kind.BAD_PLAN, "cores: -1 is less than 0"),
     ("infinite", lambda: changed("mean_frame", value=float("inf")), Kind.BAD_PLAN, "Infinity is no number"),
     ("huge", lambda: changed("mean_frame", value=10**400), Kind.BAD_PLAN, "mean_frame: expected a number"),
+    ("no digest", lambda: changed("digest", drop=True), Kind.BAD_PLAN, "digest is missing"),
+    ("another digest", lambda: changed("digest", value="0" * 64), Kind.BAD_PLAN, "the plan was changed after"),
+    ("another place", lambda: changed("states", 0, "place", value="host"), Kind.BAD_PLAN,
+     "the plan was changed after it was made"),
+    ("another share", lambda: changed("blocks", 0, "share", value=0.5), Kind.BAD_PLAN, "the plan was changed after"),
+    ("another throughput", lambda: changed("throughput_pps", value=10**9), Kind.BAD_PLAN,
+     "throughput is 1.78111e.07, elsewhere in the plan it is 1000000000"),
+    ("binding", lambda: changed("binding", value="nothing"), Kind.BAD_PLAN,
+     "binding: 'nothing' is none of the plan's resources"),
+    ("samples", lambda: changed("samples_met", value=201), Kind.BAD_PLAN, "samples_met: 201 is not between 0 and"),
     ("no throughput", lambda: changed("figures", value=[]), Kind.BAD_PLAN, "there is no 'throughput'"),
     ("mapping", lambda: changed("alternatives", 0, "states", value={"conns": 1}), Kind.BAD_PLAN,
      r"alternatives\[0\].states.conns: expected text, found 1"),
@@ -150,6 +161,21 @@ def test_corrupted(text: Callable[[], str], kind: Kind, message: str) -> None:
     assert diagnostic.kind is kind
     assert (diagnostic.where or "").startswith("plan.json")
     assert diagnostic.hint is not None
+
+
+def test_cores_and_their_figure_have_to_agree() -> None:
+    with pytest.raises(CoraError, match="host cores is 0, elsewhere in the plan it is 3"):
+        plan_from_json(replace(made(None, 5e6), cores=3).to_json())
+
+
+def test_a_plan_laid_out_in_another_way_is_the_same_plan() -> None:
+    assert plan_from_json(json.dumps(json.loads(made().to_json()), indent=4)) == made()
+
+
+def test_the_digest_is_of_everything_before_it() -> None:
+    lines = made().to_json().splitlines()
+    assert lines[-2] == f' "digest": "{made().digest()}"'
+    assert replace(made(), cores=1).digest() != made().digest()
 
 
 def test_every_cut_of_a_plan_is_refused() -> None:
@@ -169,8 +195,9 @@ def test_any_value_replaced_by_any_other_is_read_or_refused() -> None:
         return []
 
     refused = 0
+    values: tuple[Any, ...] = (None, True, -1, "x", [], {"a": {}})
     for path in spots(json.loads(made().to_json())):
-        for value in (None, True, -1, "x", [], {"a": {}}):
+        for value in values:
             try:
                 plan_from_json(changed(*path, value=value))
             except CoraError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,8 +13,8 @@ from planning_fakes import nat_like, nat_profile, target_of
 
 from cora.errors import CoraError, Kind
 from cora.partition import plan
-from cora.plan.document import Plan
-from cora.plan.render import diff, explain, render, summary
+from cora.plan.document import Plan, RefusedAt
+from cora.plan.render import diff, differences, explain, explained, headline, render, summary
 
 
 @lru_cache(maxsize=8)
@@ -79,7 +80,59 @@ def test_differences_are_named() -> None:
     assert "asked: 5.00 Mpps -> 16.00 Mpps" in text
     assert "host cores: 0 -> 2" in text or "host cores: 0 -> 1" in text
     assert "state hits: nic/fast -> host/dram" in text
-    assert "block known part 1 (conns.main hit): nic -> host" in text
+    assert "1 block nic -> host: line 11: known part 1 (conns.main hit)" in text
+    assert "latency at the asked rate: 0.2 us -> " in text
+    assert "host work: 0.00 cores -> " in text
     fewer = replace(made(2), states=made(2).states[1:])
     assert "state conns: nic/fast -> no longer there" in diff(made(2), fewer)
     assert "state conns: new, nic/fast" in diff(fewer, made(2))
+
+
+def test_many_blocks_that_move_are_one_line() -> None:
+    one = made(None, 5e6)
+    far = replace(one, blocks=tuple(replace(b, place="host") for b in one.blocks))
+    (line,) = [x for x in diff(one, far).splitlines() if "block" in x]
+    assert re.fullmatch(r"\d+ blocks nic -> host: lines 10-15: .* and \d+ more", line)
+
+
+def test_plans_of_two_programs_are_not_compared() -> None:
+    text = diff(made(2), replace(made(2), program="other", cores=7))
+    assert text == "program: small -> other; plans of two programs are not compared\n"
+    assert differences(made(2), replace(made(2), program="other", cores=7)) == {"program": ["small", "other"]}
+
+
+def test_differences_and_reasons_for_programs() -> None:
+    found = differences(made(None, 5e6), made(None, 16e6))
+    assert found["states"] == {"hits": ["nic/fast", "host/dram"]}
+    assert found["blocks"] == {"known part 1 (conns.main hit)": ["nic", "host"]}
+    assert found["cores"] == [0, made(None, 16e6).cores]
+    assert differences(made(2), made(2)) == {}
+    told = explained(made(2), "conns")
+    assert told["state"]["place"] == "nic" and told["binding"]["name"] == made(2).binding
+    json.dumps([found, told], allow_nan=False)
+
+
+def test_reasons_are_cut_to_the_most_important_unless_all_are_asked_for() -> None:
+    refusals = tuple(RefusedAt(f"b{i}", "nic", f"reason {i}", None) for i in range(9))
+    one = replace(made(2), refusals=(*refusals, RefusedAt("conns", "nic", "it is a state", None)))
+    short, whole = summary(one).splitlines(), summary(one, everything=True).splitlines()
+    assert "  not at nic: conns: it is a state" in short[-6]
+    assert short[-1] == "  and 5 more reasons: see them with --all"
+    assert sum(line.startswith("  not at") for line in whole) == 10
+
+
+def test_cores_that_are_given_and_not_needed() -> None:
+    program = nat_like()
+    # The engine is so slow that nothing is won by a host that takes no part.
+    target = target_of({"port": 1e6, "link": 1.0})
+    one = plan(program, nat_profile(program), target, cores=2)
+    assert (one.cores, one.request.cores) == (0, 2)
+    assert "0 of 2 host cores used" in headline(one)
+    assert "throughput, 2 host cores" in summary(one)
+
+
+def test_the_headline_says_how_sure_the_rate_is() -> None:
+    sure, unsure = made(None, 5e6), made(None, 14.4e6)
+    assert "5.00 Mpps asked, carried in 200 of 200 samples of the model's uncertainty" in headline(sure)
+    assert unsure.samples_met is not None and 40 < unsure.samples_met < 160
+    assert made(2).samples_met is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -130,8 +131,9 @@ def test_every_field_of_a_profile_is_checked(tmp_path: Path) -> None:
     program = cora.load(ROOT / "examples" / "policer.nf")
     whole = json.loads(cora.profile(program, OFFICE, port_map=[LAN]).to_json())
     file = tmp_path / "p.json"
+    values: tuple[Any, ...] = (None, [], "x", -1, {"a": 1})
     for name in whole:
-        for value in (None, [], "x", -1, {"a": 1}):
+        for value in values:
             if value == whole[name]:
                 continue
             file.write_text(json.dumps({**whole, name: value}))

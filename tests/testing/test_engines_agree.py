@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kit import steady
 
-from cora.engine.results import Options, Output
+from cora.engine.results import Dropped, Options, Output
 from cora.errors import CoraError, Kind
 from cora.frontends import nf
 from cora.testing import (
@@ -83,6 +83,31 @@ def test_the_native_engine_agrees_on_what_hypothesis_draws(data: st.DataObject) 
     case = data.draw(nf_programs())
     packets = data.draw(packet_sequences(case.program, 30))
     assert disagreement(run_native, case, packets, Options()) is None
+
+
+# Defects that random programs found: the program and packets made small, and what docs/semantics.md asks for.
+FOUND = {
+    # Section 5, insert: a primary key present in the entry that would be evicted fails, an allocated one too.
+    "allocated primary key": (
+        """nf x { port a: wire; pool q: u16 in 0 .. 15;
+        map m { entry { f0: u8, x: u16 = alloc q } key = (x, f0); timeout 1s; capacity 1; full evict_lru; }
+        on a(p: eth) { insert m { f0: 1 } prefer value = 3 { ok { drop "in"; } full { drop "full"; } } } }""",
+        [Packet(0, 1, bytes(60), 60), Packet(0, 2, bytes(60), 60)],
+        [Dropped(0, "in"), Dropped(1, "full")]),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_was_found_in_the_reference_stays_right(name: str) -> None:
+    text, packets, expected = FOUND[name]
+    assert run_reference(nf.loads(text), packets).events == expected
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("name", FOUND)
+def test_what_was_found_in_the_native_engine_stays_right(name: str) -> None:
+    text, packets, expected = FOUND[name]
+    assert run_native(nf.loads(text), packets).events == expected
 
 
 def test_a_difference_is_found_and_named() -> None:

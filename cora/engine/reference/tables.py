@@ -144,7 +144,7 @@ class MapTable:
                 return None
             victim = next(iter(self.by_use))
             self._detach(victim)
-        entry = self._allocated(fields, prefer)
+        entry = self._allocated(fields, prefer, victim)
         if entry is None:
             if victim is not None:
                 self._attach_as_oldest(victim)
@@ -154,8 +154,12 @@ class MapTable:
         self.attach(entry, timeout, now)
         return entry
 
-    def _allocated(self, fields: dict[str, int], prefer: Sequence[Sequence[int]]) -> Entry | None:
-        """An entry with its pool values taken and no key present yet, or None with the pools as before."""
+    def _allocated(self, fields: dict[str, int], prefer: Sequence[Sequence[int]], victim: Entry | None
+                   ) -> Entry | None:
+        """An entry with its pool values taken and no key present yet, or None with the pools as before.
+
+        ``victim`` makes room: its reverse key counts as gone, its primary key does not.
+        """
         positions = [(self.pools[a.pool], self.pools[a.pool].next) for a in self.decl.allocs]
         given: list[tuple[PoolTable, int]] = []
         for alloc, wish in zip(self.decl.allocs, prefer, strict=True):
@@ -167,7 +171,9 @@ class MapTable:
             fields.update(zip(alloc.fields, pool.values_of(index), strict=True))
         else:
             entry = Entry(fields, given=tuple(given))
-            if not any(self.key_of(entry, k.name) in self.keys[k.name] for k in self.decl.keys):
+            taken = any(self.key_of(entry, k.name) in self.keys[k.name] for k in self.decl.keys)
+            name = self.primary.name
+            if not taken and (victim is None or self.key_of(entry, name) != self.key_of(victim, name)):
                 return entry
         for pool, index in given:
             pool.release(index)

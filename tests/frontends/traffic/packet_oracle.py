@@ -82,15 +82,15 @@ def both_ways(flow: tuple[int, bytes, int, bytes, int]) -> tuple[object, ...]:
 
 def header_sum_ok(record: Record) -> bool:
     """Whether an IPv4 header's checksum is right."""
-    return dpkt.in_cksum(record.frame[14:14 + 4 * (record.frame[14] & 15)]) == 0
+    return bool(dpkt.in_cksum(record.frame[14:14 + 4 * (record.frame[14] & 15)]) == 0)
 
 
 def transport_sum_ok(record: Record) -> bool:
     """Whether the TCP, UDP, ICMP or ICMPv6 checksum of an unfragmented whole packet is right."""
     protocol, segment = record.protocol, record.segment
     if protocol == ICMP:
-        return dpkt.in_cksum(segment) == 0
+        return bool(dpkt.in_cksum(segment) == 0)
     if protocol == UDP and segment[6:8] == b"\0\0":
         return record.ethertype == IPV4
     pseudo = b"".join(record.addresses) + struct.pack(">II", len(segment), protocol)
-    return dpkt.in_cksum(pseudo + segment) == 0
+    return bool(dpkt.in_cksum(pseudo + segment) == 0)
