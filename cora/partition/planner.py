@@ -224,7 +224,6 @@ class _Planner:
         refusing.refuse_what_fits_nowhere(instance, self.units)
         self.baselines = {name: baseline(self.rules, name) for name in NAMES}
         self.sampler = Sampler(instance)
-        self.few = Sampler(instance, FEW_SAMPLES)
         self.others: list[Placement] = []
         self.moved: dict[tuple[int, int], tuple[list[Placement], bool]] = {}
         known = [demand_of(instance, p) for p in self.baselines.values() if p is not None]
@@ -512,7 +511,7 @@ class _Planner:
         cores = self.needed(placement, demand)
         given = max(self.given(chosen), int(placement.uses(self.instance.last)))
         reach = self.reach(placement, demand, given)
-        low, high = band([_reach(s, self.scales, given) for s in self.few.sampled(placement)])
+        low, high = band([_reach(s, self.scales, given) for s in self.sampler.sampled(placement, FEW_SAMPLES)])
         same = placement.states == chosen.found.placement.states and placement.nodes == chosen.found.placement.nodes
         note = "the plan itself" if same else self.cost(_Cost(placement, cores, reach, self.limit(demand)), chosen)
         kept = {s: f"{self.name(p)}/{t}" for s, (p, t) in placement.states.items()}

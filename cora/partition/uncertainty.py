@@ -133,24 +133,25 @@ class Sampler:
         rates = {r.name: r.rate for r in target.resources(self._instance.profile.mean_frame)}
         return np.array([rates[r.name] for r in self._instance.resources])
 
-    def sampled(self, placement: Placement) -> list[Sampled]:
-        """The demand of a placement under every sample."""
-        instance = self._instance
+    def sampled(self, placement: Placement, count: int | None = None) -> list[Sampled]:
+        """The demand of a placement under every sample, or the first ``count``."""
+        instance, targets = self._instance, self._targets[:count]
         uses = uses_of(instance, placement)
         nominal = np.array([self._cost(ask, instance.target) for _, _, ask in uses])
         nominal *= np.array([[often] for often, _, _ in uses])
         varied = _telling(nominal, utilisation(instance, nominal.sum(axis=0), 1, 1.0))
-        demand = np.tile(nominal[~varied].sum(axis=0), (len(self._targets), 1))
+        demand = np.tile(nominal[~varied].sum(axis=0), (len(targets), 1))
         for (often, key, ask), kept in zip(uses, varied, strict=True):
             if kept:
-                demand += often * self._costs_of(key, ask)
-        return [Sampled(d, r, t.exponent) for d, r, t in zip(demand, self._rates, self._targets, strict=True)]
+                demand += often * self._costs_of(key, ask, targets)
+        return [Sampled(d, r, t.exponent) for d, r, t in zip(demand, self._rates[:count], targets, strict=True)]
 
-    def _costs_of(self, key: Key, ask: Callable[[Target], tuple[Demand, float]]) -> Vector:
-        """Shape (samples, resources + 1); the last column is latency."""
-        if key not in self._costs:
-            self._costs[key] = np.array([self._cost(ask, target) for target in self._targets])
-        return self._costs[key]
+    def _costs_of(self, key: Key, ask: Callable[[Target], tuple[Demand, float]], targets: Sequence[Target]) -> Vector:
+        """Shape (targets, resources + 1); the last column is latency."""
+        known = self._costs.get(key)
+        if known is None or len(known) < len(targets):
+            known = self._costs[key] = np.array([self._cost(ask, target) for target in targets])
+        return known[:len(targets)]
 
     def _cost(self, ask: Callable[[Target], tuple[Demand, float]], target: Target) -> list[float]:
         demand, latency = ask(target)

@@ -493,6 +493,7 @@ def test_a_rate_never_takes_more_cores_than_a_larger_one(cora: Run, tmp_path: Pa
     policer = str(ROOT / "examples" / "policer.nf")
     assert cora("profile", policer, OFFICE, "--port-map", "lan=10.0.0.0/24", "-o", profile).code == 0
     for nic in ("agilio-cx", "bluefield2"):
-        cores = [json.loads(cora("plan", policer, "--profile", profile, "--nic", nic, "--rate", rate, "--json").out)["cores"]
+        plans = [cora("plan", policer, "--profile", profile, "--nic", nic, "--rate", rate, "--json")
                  for rate in ("1pps", "10pps", "1kpps", "10kpps", "100kpps", "1Mpps")]
+        cores = [json.loads(ran.out)["cores"] for ran in plans]
         assert cores == sorted(cores), cores

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from planning_fakes import FIGURES, nat_like, nat_profile, target_of
+from planning_fakes import FIGURES, nat_like, nat_profile, random_profile, random_program, random_target, target_of
 
 from cora.analysis.profile import StateUse
 from cora.errors import CoraError, Kind
@@ -137,6 +138,21 @@ def test_a_state_elsewhere_is_never_said_to_carry_less_than_a_placement_that_is_
                    {"rate_pps": 14e6, "changes": {"chain": ("nic", "arm", "host")}},
                    {"cores": 1, "changes": {"chain": ("nic", "arm", "host")}}):
         contradictions(planned(**wanted))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_plans_do_not_contradict_themselves(seed: int) -> None:
+    rng = random.Random(seed)
+    program = random_program(rng)
+    profile, target = random_profile(rng, program), random_target(rng, program)
+    for wanted in ({"rate_pps": rng.choice((1e6, 3e6, 8e6))}, {"cores": rng.choice((1, 2, 4))}):
+        try:
+            made = plan(program, profile, target, **wanted)
+        except CoraError as error:
+            assert error.diagnostics[0].kind is Kind.NO_PLAN
+            continue
+        verify_plan(made, program, profile, target)
+        contradictions(made)
 
 
 def contradictions(made: Plan) -> None:
