@@ -15,11 +15,13 @@ from cora.cli.common import (
     complete_nic,
     complete_solver,
     json_option,
+    keep_inputs,
     nf_argument,
     note,
     progress,
     settings_of,
     traffic_options,
+    write_text,
 )
 from cora.errors import Kind, fail
 
@@ -55,7 +57,6 @@ def command(nf: str, settings: tuple[str, ...], traffic: str | None, profile_fil
     import cora
     from cora.engine.results import Options
     from cora.models import registry
-    from cora.plan.document import save
     from cora.plan.render import render
     from cora.runtime.requests import check_request
 
@@ -63,6 +64,7 @@ def command(nf: str, settings: tuple[str, ...], traffic: str | None, profile_fil
         raise fail(Kind.BAD_FLAG, "say what to plan for", where="--rate, --cores",
                    hint="--rate 40Gbps asks for the fewest cores, --cores 2 for the highest rate")
     check_inputs(nf, traffic)
+    keep_inputs({"-o": output}, [nf, traffic, profile_file])
     program = cora.load(nf, settings_of(settings))
     # What can be refused at once is, before the traffic is run.
     registry.get(nic, instance)
@@ -71,9 +73,10 @@ def command(nf: str, settings: tuple[str, ...], traffic: str | None, profile_fil
     found = cora.plan(program, profile, nic, rate=rate, cores=cores, solver=solver, time_limit=time_limit,
                       instance=instance)
     if output is not None:
-        save(found, Path(output))
-    if as_json:
-        click.echo(found.to_json(), nl=False)
+        write_text(output, found.to_json())
+    if as_json or output == "-":
+        if as_json:
+            click.echo(found.to_json(), nl=False)
         return
     click.echo(render(found, sys.stdout.isatty(), everything))
     if output is not None:

@@ -82,7 +82,7 @@ def test_uses_add_up_to_the_demand(nf: str, nic: str) -> None:
         if placement is None:
             continue
         total = np.zeros(len(instance.base))
-        for often, ask in uses_of(instance, placement):
+        for often, _, ask in uses_of(instance, placement):
             demand, latency = ask(instance.target)
             total += often * np.array([*(demand.get(r.name, 0.0) for r in instance.resources), latency])
         np.testing.assert_allclose(total, demand_of(instance, placement), rtol=1e-9, atol=1e-9)

@@ -337,6 +337,7 @@ STATEMENTS = [
     ('forward nope;', '102@19:5'),
     ('forward m;', '102@19:5'),
     ('drop "";', '111@19:5'),
+    ('drop "a\x1bb";', '111@19:5'),
     ('forward b; forward b;', '109@19:16'),
     ('if p.tcp.syn { forward b; }', '108@20:3'),
     ('if p.ip.ttl { forward b; } forward b;', '104@19:8'),
