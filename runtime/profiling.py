@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,7 @@ def make_profile(program: Program, traffic: str | os.PathLike[str], *, port_map:
 
     from cora.engine.native import NativeEngine
     from cora.frontends.traffic import open_traffic
+    from cora.frontends.traffic.native import building
     from cora.frontends.traffic.portmap import PortMap
     from cora.runtime.viewpoint import (
         checksum_hint,
@@ -62,8 +64,10 @@ def make_profile(program: Program, traffic: str | os.PathLike[str], *, port_map:
     mapping = PortMap.parse(port_map, [p.name for p in program.ports])
     side = port_number(program, captured_at)
     need_file(traffic, "a profile names its capture by a digest")
-    with (open_traffic(traffic) as capture,
-          NativeEngine(program, options or Options(), profile=True, captured_at=side) as engine):
+    with ExitStack() as stack:
+        with building():
+            engine = stack.enter_context(NativeEngine(program, options or Options(), profile=True, captured_at=side))
+        capture = stack.enter_context(open_traffic(traffic))
         source = mapping.assign(capture)
         first, last, packets = _span(source)
         if not packets:
@@ -230,5 +234,5 @@ def popularity(accesses: NDArray[np.uint64]) -> tuple[tuple[float, float], ...]:
     if not len(used):
         return ()
     mass = np.cumsum(used) / used.sum()
-    ranks = np.unique(np.rint(np.geomspace(1, len(used), CURVE_POINTS)).astype(int))
+    ranks = sorted({round(r) for r in np.geomspace(1, len(used), CURVE_POINTS)})
     return tuple((float(r / len(used)), float(min(1.0, mass[r - 1]))) for r in ranks)

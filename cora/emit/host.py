@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from cora.analysis.liveness import Liveness, liveness_of
 from cora.emit.body import Body, block_comment, choice, needed_values, results_of, select_case
@@ -353,12 +354,19 @@ class HostProgram:
 
     def _labelled(self, block: Block, among: list[Block]) -> Lines:
         """Label and instructions of a block; the label only where something among these blocks goes there."""
-        targets = {t for b in among for t in self._left_for(b, among)}
-        if among is self.finish:
-            targets |= {t for p in self.points for _, t in successors(p.block.terminator)}
+        targets = self._finish_targets if among is self.finish else self._prefix_targets
         head = block_comment(block)
         label = f"{self.dialect.names.block(block.label)}: {head}" if block.label in targets else f"    {head}"
         return [label, *_indented(self.body.block(block))]
+
+    @cached_property
+    def _prefix_targets(self) -> set[str]:
+        return {t for b in self.prefix for t in self._left_for(b, self.prefix)}
+
+    @cached_property
+    def _finish_targets(self) -> set[str]:
+        blocks = (*self.finish, *(p.block for p in self.points))
+        return {t for b in blocks for _, t in successors(b.terminator)}
 
     def _left_for(self, block: Block, among: list[Block]) -> list[str]:
         """Labels that a block's statements go to in one of the two functions."""

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from cora.emit.c import RUNTIME, emit_host
 from cora.emit.cbuild import build_program, build_shared, load_shared
 from cora.emit.layout import config_row
-from cora.engine.reference.states import States
 from cora.engine.results import (
     RETURN_FLOWS,
     Dropped,
@@ -297,6 +296,8 @@ class NativeEngine:
             CoraError: `Kind.BAD_STATE` naming the row that is wrong; `Kind.ENGINE_LIMIT` when there are datagrams
                 in a tracker (the bytes of their fragments are not part of a dump).
         """
+        from cora.engine.reference.states import States
+
         # One judge for both engines: the interpreter's own check, on a state of its own.
         States(self.program).load(dump)
         rows = rows_of_dump(self.program, dump)

@@ -21,6 +21,15 @@ def load(path: str | Path, overrides: Mapping[str, str] | None = None) -> Progra
     Raises:
         CoraError: everything that is wrong with the program, in order of place.
     """
+    return loads(read_source(path), str(path), overrides)
+
+
+def read_source(path: str | Path) -> str:
+    """The text of a program file.
+
+    Raises:
+        CoraError: `Kind.FILE_UNREADABLE`.
+    """
     place = Path(path)
     try:
         with place.open("rb") as file:
@@ -32,11 +41,10 @@ def load(path: str | Path, overrides: Mapping[str, str] | None = None) -> Progra
         raise fail(Kind.FILE_UNREADABLE, f"the file is longer than a program can be ({MAX_SOURCE} bytes)",
                    where=str(path), hint="is this really an .nf file?")
     try:
-        text = raw.decode("utf-8-sig")
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise fail(Kind.FILE_UNREADABLE, f"the file is no UTF-8 text (first at byte {error.start})", where=str(path),
                    hint="is this really an .nf file?") from error
-    return loads(text, str(path), overrides)
 
 
 def loads(text: str, file: str = "<text>", overrides: Mapping[str, str] | None = None) -> Program:

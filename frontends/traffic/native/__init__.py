@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
+from threading import Thread
 
 import cora.emit.runtime
 from cora.emit.cbuild import build_shared, load_shared
+from cora.errors import CoraError
 
 FLAGS = ("-std=gnu11", "-O2", "-Wall")
 
@@ -25,3 +28,21 @@ def sources() -> Mapping[str, str]:
 def library() -> ctypes.CDLL:
     """The compiled library, built at the first use; raises CoraError as build_shared does."""
     return load_shared(build_shared("cora-traffic", sources(), FLAGS))
+
+
+@contextmanager
+def building() -> Iterator[None]:
+    """The library is built while the body builds something else: the first run of all has two compilers to wait for.
+
+    What fails in the background fails again, with its error, when the library is asked for.
+    """
+    def build() -> None:
+        with suppress(CoraError):
+            library()
+
+    background = Thread(target=build)
+    background.start()
+    try:
+        yield
+    finally:
+        background.join()
