@@ -233,7 +233,8 @@ class Search:
 
     def elsewhere(self, unit: int, place: int, aim: Aim, cores: int, scale: float
                   ) -> tuple[list[Placement], bool]:
-        """The best placements with a unit at a place: most throughput with ``cores`` and, for a rate, fewest cores.
+        """The best placements with a unit at a place: for a rate the fewest cores; if those are ``cores``, or without a
+        rate, also the most throughput with ``cores``.
 
         The answer ends with whether there was time to look for all of them.
         """
@@ -245,6 +246,8 @@ class Search:
         try:
             if aim.rate is not None and (least := search.least_host(aim.rate, aim.most)) is not None:
                 found.append(least[1].placement)
+                if least[1].cores != cores:
+                    return found, True  # what it costs is cores; its throughput does not matter
             for count in dict.fromkeys([cores] if found or aim.rate is None else [cores, aim.most]):
                 most = search.best(search.formulation(scale, count), "load", max(count, 1), Limits(), "throughput")
                 if most is not None:
