@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +23,18 @@ PathLike = str | os.PathLike[str]
 Progress = Callable[[int], None]
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the cycle collector: compiling and planning make many small objects that all live on."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
 def load(path: PathLike, settings: Mapping[str, str] | None = None) -> Program:
     """Load an NF program: check it, lower it, and run the standard passes.
 
@@ -33,7 +47,8 @@ def load(path: PathLike, settings: Mapping[str, str] | None = None) -> Program:
     """
     from cora.compile import compile_file
 
-    return compile_file(Path(path), settings or {})
+    with _uncollected():
+        return compile_file(Path(path), settings or {})
 
 
 def traffic(spec: TrafficSpec | Mapping[str, object], path: PathLike, progress: Progress | None = None) -> None:
@@ -91,9 +106,10 @@ def plan(program: Program, profile: Profile, nic: str, *, rate: str | float | No
     from cora.runtime.requests import asked_rate
 
     asked = asked_rate(rate, profile)
-    return search(program, profile, get(nic, instance), rate_pps=None if asked is None else asked.pps,
-                  line_bps=None if asked is None else asked.line_bps, cores=cores, solver=solver,
-                  time_limit=time_limit)
+    with _uncollected():
+        return search(program, profile, get(nic, instance), rate_pps=None if asked is None else asked.pps,
+                      line_bps=None if asked is None else asked.line_bps, cores=cores, solver=solver,
+                      time_limit=time_limit)
 
 
 def replay(program: Program, traffic: PathLike, *, engine: Engine = "native", port_map: Sequence[str] = (),

@@ -5,8 +5,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import sys
 import tempfile
+from functools import lru_cache
 from pathlib import Path
+
+import cora
 
 
 def cache_dir() -> Path:
@@ -44,3 +48,14 @@ def write_blob(name: str, blob: bytes) -> None:
             os.replace(made, target)
         except OSError:
             Path(made).unlink(missing_ok=True)
+
+
+@lru_cache(maxsize=8)
+def code_identity(*folders: Path) -> str:
+    """What identifies the code in some folders: this version of Cora and of Python, and when the files were changed.
+
+    Part of the key of everything that this code makes and the cache keeps, so that an edited checkout never meets
+    what it made before.
+    """
+    changed = [f"{e.name} {e.stat().st_mtime_ns}" for f in folders for e in os.scandir(f) if e.is_file()]
+    return "\n".join([cora.__version__, sys.version, *sorted(changed)])

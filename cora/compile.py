@@ -8,15 +8,11 @@ compiler's own code.
 from __future__ import annotations
 
 import hashlib
-import os
 import pickle
-import sys
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 
-import cora
-from cora.cache import read_blob, write_blob
+from cora.cache import code_identity, read_blob, write_blob
 from cora.frontends.nf import load, read_source
 from cora.ir.nodes import Program
 from cora.ir.passes.base import Pass
@@ -52,14 +48,7 @@ def _restored(blob: bytes) -> Program | None:
 
 
 def _key(path: Path, settings: Mapping[str, str], passes: Sequence[Pass]) -> str:
-    parts = [read_source(path), str(path), repr(sorted(settings.items())), repr(passes), _compiler()]
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
-
-
-@lru_cache(maxsize=1)
-def _compiler() -> str:
-    """What identifies this compiler: its version and, for a checkout that is edited, when its files were."""
     root = Path(__file__).parent
-    folders = (root / "ir", root / "ir" / "passes", root / "frontends" / "nf")
-    changed = [f"{e.name} {e.stat().st_mtime_ns}" for f in folders for e in os.scandir(f) if e.is_file()]
-    return "\n".join([cora.__version__, sys.version, *sorted(changed)])
+    code = code_identity(root / "ir", root / "ir" / "passes", root / "frontends" / "nf")
+    parts = [read_source(path), str(path), repr(sorted(settings.items())), repr(passes), code]
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()

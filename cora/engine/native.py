@@ -8,7 +8,9 @@ values are given when an engine is made and need no compilation.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
+import pickle
 import struct
 import tempfile
 import weakref
@@ -21,6 +23,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cora.cache import code_identity, read_blob, write_blob
 from cora.emit.c import RUNTIME, emit_host
 from cora.emit.cbuild import build_program, build_shared, load_shared
 from cora.emit.layout import config_row
@@ -459,10 +462,22 @@ def _file_name(program: Program) -> str:
     return "".join(c if c.isascii() and c.isalnum() else "_" for c in program.name)[:40] or "program"
 
 
+def _emitted(program: Program) -> str:
+    """The C of a program, from the cache where it was emitted before."""
+    code = code_identity(RUNTIME.parent, RUNTIME.parent.parent / "ir")
+    name = f"emitted/{hashlib.sha256(pickle.dumps(program) + code.encode()).hexdigest()}"
+    known = read_blob(name)
+    if known is not None:
+        return known.decode("utf-8", "surrogateescape")
+    text = emit_host(program)
+    write_blob(name, text.encode("utf-8", "surrogateescape"))
+    return text
+
+
 def _library(program: Program, *, profile: bool, march_native: bool, returns: bool) -> Any:
     flags = [*(_PROFILE_FLAGS if profile else _FLAGS), *(["-march=native"] if march_native else [])]
     flags += ["-DCORA_RETURNS"] if returns else []
-    path = build_shared(_file_name(program), {"program.c": emit_host(program)}, flags, include_dirs=[RUNTIME])
+    path = build_shared(_file_name(program), {"program.c": _emitted(program)}, flags, include_dirs=[RUNTIME])
     library = load_shared(path)
     for name, (result, arguments) in _SIGNATURES.items():
         if (not profile and name.startswith("cora_profile")) or (not returns and name in _RETURNS):
