@@ -100,6 +100,8 @@ def _value(hint: Any, item: Any, where: str) -> Any:
         _expect(abs(item) < 10**300, where, "a number", item)
         return float(item)
     _expect(type(item) is hint, where, _NAMES[hint], item)
+    if hint is str and any("\ud800" <= c <= "\udfff" for c in item):
+        raise Garbled(f"{where}: half a character (a lone surrogate) is no text")
     return item
 
 

@@ -51,10 +51,14 @@ def available(name: str, rate: float, unit: str) -> str:
 
 
 def mpps(rate: float | None) -> str:
-    """Packets a second: ``13.87 Mpps``."""
+    """Packets a second: ``13.87 Mpps``, small ones as ``1.20 kpps`` or ``7 pps``."""
     if rate is None:
         return "-"
-    return f"{rate / 1e6:.2f} Mpps" if math.isfinite(rate) else "any rate"
+    if not math.isfinite(rate):
+        return "any rate"
+    if 0 < rate < 1000:
+        return f"{rate:.0f} pps"
+    return f"{rate / 1e6:.2f} Mpps" if rate >= 1e5 or rate == 0 else f"{rate / 1e3:.2f} kpps"
 
 
 def line_rate(pps: float, mean_frame: float) -> str:

@@ -14,6 +14,7 @@ from planning_fakes import nat_like, nat_profile, target_of
 from cora.errors import CoraError, Kind
 from cora.partition import plan
 from cora.plan.document import Plan, RefusedAt
+from cora.plan.quantities import mpps
 from cora.plan.render import diff, differences, explain, explained, headline, render, summary
 
 
@@ -136,3 +137,8 @@ def test_the_headline_says_how_sure_the_rate_is() -> None:
     assert "5.00 Mpps asked, carried in 200 of 200 samples of the model's uncertainty" in headline(sure)
     assert unsure.samples_met is not None and 40 < unsure.samples_met < 160
     assert made(2).samples_met is None
+
+
+def test_small_rates_are_not_rounded_away() -> None:
+    assert [mpps(r) for r in (None, float("inf"), 7, 1200, 99_999, 1e5, 13.87e6)] == [
+        "-", "any rate", "7 pps", "1.20 kpps", "100.00 kpps", "0.10 Mpps", "13.87 Mpps"]
