@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
+from cora.analysis.accesses import AccessRates
 from cora.backends.host.target import HostPlace, host_model
 from cora.ir.nodes import (
     AclState,
@@ -38,7 +39,7 @@ from cora.models.footprint import Layout, is_read_only, key_bytes, table_bytes
 from cora.models.operations import Operations, block_operations
 from cora.models.parameters import Model, load_model
 from cora.models.softmin import cached_share
-from cora.models.target import AccessRates, Demand, Place, Refusal, Resource, Target, Tier
+from cora.models.target import Demand, Place, Refusal, Resource, Target, Tier
 
 NIC, HOST = 0, 1
 HOST_PREFIX = "host."

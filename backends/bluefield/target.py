@@ -9,6 +9,7 @@ import math
 from functools import lru_cache
 from pathlib import Path
 
+from cora.analysis.accesses import AccessRates
 from cora.backends.bluefield.eswitch import facts_of, refuse_block, refuse_state, rules_of
 from cora.backends.host.target import HostPlace, host_model
 from cora.ir.nodes import Block, Branch, Program, State, Switch
@@ -16,7 +17,7 @@ from cora.models.cpu import LAYOUT, WORD_BITS, Cpu, interpolate
 from cora.models.footprint import table_bytes
 from cora.models.operations import Operations, block_operations
 from cora.models.parameters import Model, load_model
-from cora.models.target import AccessRates, Demand, Place, Refusal, Resource, Target, Tier
+from cora.models.target import Demand, Place, Refusal, Resource, Target, Tier
 
 SWITCH, ARM, HOST = 0, 1, 2
 HOST_PREFIX = "host."

@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
+from cora.analysis.accesses import AccessRates
 from cora.ir.nodes import Block, Program, State
 from cora.models.cpu import LAYOUT, WORD_BITS, Cpu
 from cora.models.footprint import table_bytes
 from cora.models.operations import Operations, block_operations
 from cora.models.parameters import Model, load_model
-from cora.models.target import AccessRates, Demand, Place, Refusal, Resource, Target, Tier
+from cora.models.target import Demand, Place, Refusal, Resource, Target, Tier
 
 CORES = "host-cores"
 PORT = "host-port"

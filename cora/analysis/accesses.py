@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from cora.ir.nodes import (
     AclState,
@@ -32,6 +33,24 @@ from cora.ir.types import EntryRef, bytes_of
 # (state, kind); the kinds are those of `cora.models.target.Target.access`.
 Access = tuple[str, str]
 _ENTRY_KINDS: Mapping[type, str] = {LoadEntry: "load", StoreEntry: "store", Touch: "touch", Delete: "delete"}
+
+
+@dataclass(frozen=True)
+class AccessRates:
+    """How a state is used, per second at the planned packet rate, and how many bytes of it are hot.
+
+    Attributes:
+        entry_bytes: bytes of one entry with its keys; entries: peak number of entries.
+        working_set: bytes touched within a window.
+        hottest: share of all accesses that go to the most used entry (0..1).
+        updates: inserts + deletes + expiries per packet.
+    """
+
+    entry_bytes: int
+    entries: int
+    working_set: int
+    hottest: float
+    updates: float
 
 
 def accesses_of(program: Program, node: Instruction | Terminator) -> tuple[Access, ...]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cora.analysis.accesses import STATE_KINDS, capacity_of, entry_bytes
+from cora.analysis.accesses import STATE_KINDS, AccessRates, capacity_of, entry_bytes
 from cora.analysis.profile import Profile, StateUse
 from cora.errors import Kind, fail
 from cora.ir.hashing import program_hash
 from cora.ir.nodes import AclState, CounterState, LpmState, MapState, PoolState, Program, State
-from cora.models.target import AccessRates
 
 
 def check_profile(program: Program, profile: Profile) -> None:

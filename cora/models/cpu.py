@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 
+from cora.analysis.accesses import AccessRates
 from cora.ir.nodes import (
     AclState,
     Block,
@@ -24,7 +25,6 @@ from cora.ir.nodes import (
 from cora.models.footprint import Layout, key_bytes
 from cora.models.operations import block_operations
 from cora.models.parameters import Model
-from cora.models.target import AccessRates
 
 WORD_BITS = 64
 LINE = 64

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cora.analysis.accesses import AccessRates
 from cora.ir.nodes import Block, Program, State
 from cora.ir.span import Span
 from cora.models.parameters import Model
@@ -65,24 +66,6 @@ class Refusal:
     place: str
     reason: str
     span: Span | None = None
-
-
-@dataclass(frozen=True)
-class AccessRates:
-    """How a state is used, per second at the planned packet rate, and how many bytes of it are hot.
-
-    Attributes:
-        entry_bytes: bytes of one entry with its keys; entries: peak number of entries.
-        working_set: bytes touched within a window.
-        hottest: share of all accesses that go to the most used entry (0..1).
-        updates: inserts + deletes + expiries per packet.
-    """
-
-    entry_bytes: int
-    entries: int
-    working_set: int
-    hottest: float
-    updates: float
 
 
 class Target(ABC):

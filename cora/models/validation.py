@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from cora.analysis.accesses import entry_bytes
+from cora.analysis.accesses import AccessRates, entry_bytes
 from cora.errors import CoraError, Kind, fail
 from cora.ir.nodes import FieldDecl, KeyDecl, MapState, Program
 from cora.ir.span import Span
@@ -32,7 +32,7 @@ from cora.models import registry
 from cora.models.operations import Operations
 from cora.models.parameters import Model, read_toml, samples
 from cora.models.softmin import Throughput, softmin, total
-from cora.models.target import AccessRates, Demand, Refusal, Target
+from cora.models.target import Demand, Refusal, Target
 
 SAMPLES = 200
 SEED = 20_241_029

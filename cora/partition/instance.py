@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from cora.analysis.accesses import accesses_of
+from cora.analysis.accesses import AccessRates, accesses_of
 from cora.analysis.demand import check_profile, expiries_per_packet, rates_of
 from cora.analysis.prefixes import Edge, Node, Piece, PrefixGraph, expand
 from cora.analysis.profile import Profile
 from cora.errors import Kind, fail
 from cora.ir.nodes import Forward, FragmentState, MapState, MeterState, Program, Reject, State
 from cora.ir.span import Span
-from cora.models.target import AccessRates, Demand, Refusal, Resource, Target, Tier
+from cora.models.target import Demand, Refusal, Resource, Target, Tier
 from cora.plan.quantities import scaled
 
 Vector = NDArray[np.float64]

@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 from state_zoo import COUNTER, ENTRY, SPAN, acl, block, flows, lpm, meter, program, used
 
+from cora.analysis.accesses import AccessRates
 from cora.ir import nodes
 from cora.ir.nodes import State
 from cora.models import registry
 from cora.models.softmin import softmin, total
-from cora.models.target import AccessRates, Demand, Refusal, Target
+from cora.models.target import Demand, Refusal, Target
 
 TARGET = registry.get("agilio-cx")
 WRITER = block(end=nodes.Insert("flows", (), (), "", ENTRY, "x", "y", SPAN))

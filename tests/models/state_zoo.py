@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from cora.analysis.accesses import entry_bytes
+from cora.analysis.accesses import AccessRates, entry_bytes
 from cora.ir import nodes
 from cora.ir.nodes import Block, Program, State, Value
 from cora.ir.span import Span
 from cora.ir.types import BOOL, U8, U16, U32, U64, U128, EntryRef, Type
-from cora.models.target import AccessRates
 
 SPAN = Span("case.nf", 7, 3, 7, 20)
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, ClassVar
 
+from cora.analysis.accesses import AccessRates
 from cora.analysis.profile import PathUse, Profile, StateUse
 from cora.ir import nodes
 from cora.ir.hashing import program_hash
@@ -19,7 +20,7 @@ from cora.ir.text import parse_program, print_node
 from cora.ir.types import BOOL, U32, EntryRef
 from cora.ir.verify import verify
 from cora.models.parameters import Model, Parameter
-from cora.models.target import AccessRates, Demand, Place, Refusal, Resource, Target, Tier
+from cora.models.target import Demand, Place, Refusal, Resource, Target, Tier
 
 SPAN = Span("case.nf", 1, 1, 1, 2)
 
