@@ -414,7 +414,12 @@ def wanted_index(pool: PoolState, values: Sequence[str]) -> str:
 
 def check_pool(pool: PoolState) -> None:
     """Raises CoraError `Kind.ENGINE_LIMIT` for a pool with too many or too wide values."""
-    if pool.size > _POOL_VALUES or any(bytes_of(r.type) > 8 for r in pool.ranges):
+    if pool.size > _POOL_VALUES:
         raise fail(Kind.ENGINE_LIMIT,
-                   f"pool {pool.name} has {pool.size} values; the native engine takes {_POOL_VALUES} of at most "
-                   "64 bits each", span=pool.span, hint="make its ranges smaller")
+                   f"pool {pool.name} has {pool.size} values; the native engine takes {_POOL_VALUES}", span=pool.span,
+                   hint="make its ranges smaller")
+    wide = next((r for r in pool.ranges if bytes_of(r.type) > 8), None)
+    if wide is not None:
+        raise fail(Kind.ENGINE_LIMIT,
+                   f"pool {pool.name} gives values of type {wide.type}; the native engine takes up to 64 bits",
+                   span=wide.span, hint="use a smaller type, or run the reference engine")
