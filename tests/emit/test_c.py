@@ -166,6 +166,7 @@ def test_rows_pack_and_unpack() -> None:
 
 def test_a_pool_of_wide_values_is_refused_for_its_width() -> None:
     text = ("nf x { port a: wire; pool w: u100 in 1 .. 9; "
-            "map m { entry { k: u8, v: u100 = alloc w } key = k; capacity 4; } on a(p: eth) { insert m { k: 1 } { ok { forward a; } full { drop \"full\"; } } } }")
+            "map m { entry { k: u8, v: u100 = alloc w } key = k; capacity 4; } "
+            'on a(p: eth) { insert m { k: 1 } { ok { forward a; } full { drop "full"; } } } }')
     with pytest.raises(CoraError, match="values of type u100"):
         emit_host(nf.loads(text))
