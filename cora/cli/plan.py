@@ -27,6 +27,7 @@ from cora.errors import Kind, fail
 
 if TYPE_CHECKING:
     from cora.analysis.profile import Profile
+    from cora.engine.results import Options
     from cora.ir.nodes import Program
 
 
@@ -84,15 +85,13 @@ def command(nf: str, settings: tuple[str, ...], traffic: str | None, profile_fil
 
 
 def _profile(program: Program, traffic: str | None, profile_file: str | None, port_map: tuple[str, ...],
-             captured_at: str | None, options: object) -> Profile:
+             captured_at: str | None, options: Options) -> Profile:
     import cora
     from cora.analysis.profile import load_profile
-    from cora.engine.results import Options
 
     if (traffic is None) == (profile_file is None):
         raise fail(Kind.BAD_FLAG, "give the traffic once: as a capture, or as a profile", where="--trace, --profile",
                    hint="--trace capture.pcap, or --profile profile.json made by `cora profile`")
-    assert isinstance(options, Options), "made by the command"
     if profile_file is not None:
         if port_map or captured_at:
             raise fail(Kind.BAD_FLAG, "a profile has its packets already assigned", where="--port-map, --captured-at",

@@ -375,8 +375,6 @@ def plan_from_json(text: str, where: str = "<plan>") -> Plan:
     except json.JSONDecodeError as error:
         raise fail(Kind.BAD_PLAN, f"this is no JSON: {error.msg}", where=f"{where}:{error.lineno}:{error.colno}",
                    hint=_AGAIN) from error
-    except RecursionError as error:
-        raise fail(Kind.BAD_PLAN, "this is no plan: it is nested too deeply", where=where, hint=_AGAIN) from error
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise fail(Kind.BAD_PLAN, f"this is no plan: its format is not '{FORMAT}'", where=where, hint=_AGAIN)
     version = data.get("version")

@@ -166,14 +166,14 @@ class Dispatch:
         known.headers &= headers
         return known.label
 
-    def extract(self, label: str, header: str, ok: str, span: Span, limit: int = 0) -> None:
+    def extract(self, label: str, header: str, ok: str, limit: int = 0) -> None:
         policies = self.symbols.policies
         v4 = header == "ipv4"
         verify, routes = v4 and policies.verify, v4 and policies.source_routes == "drop"
         names = nodes.extract_outcomes(header, verify=verify, source_route=routes)
         targets = {"ok": ok, "unparsed": self.unparsed()}
         outcomes = tuple((o, targets[o] if o in targets else self.drop(_FAILED[o])) for o in names)
-        self.block(label, (), nodes.Extract(header, limit, verify, routes, outcomes, span))
+        self.block(label, (), nodes.Extract(header, limit, verify, routes, outcomes, self.span))
 
     def port_tree(self, port: str, tree: Node, label: str) -> str:
         self.port = port
@@ -183,7 +183,7 @@ class Dispatch:
             return label
         self.span = eth.span
         after = self.builder.label(f"{port}_l2")
-        self.extract(label, "eth", after, self.span, self.symbols.policies.vlan_tags)
+        self.extract(label, "eth", after, self.symbols.policies.vlan_tags)
         self.layer2(after, eth, frozenset({"eth"}))
         return label
 
@@ -212,7 +212,7 @@ class Dispatch:
             handler = child.handler or fallback
             after = self.builder.label(f"{self.port}_{kind}_ok")
             limit = self.symbols.policies.ipv6_headers if kind == "ipv6" else 0
-            self.extract(labels[kind], kind, after, self.span, limit)
+            self.extract(labels[kind], kind, after, limit)
             self.layer4(after, child, kind, headers | {kind}, handler)
 
     def layer4(self, label: str, node: Node, kind: str, headers: frozenset[str], fallback: ast.HandlerDecl | None
@@ -231,10 +231,10 @@ class Dispatch:
             provided = headers | {k} | ({"l4"} if k in ("tcp", "udp") else frozenset())
             handler = child.handler or fallback
             if not child.children:
-                self.extract(labels[k], k, self.enter(handler, provided), self.span)
+                self.extract(labels[k], k, self.enter(handler, provided))
                 continue
             after = self.builder.label(f"{self.port}_{k}_ok")
-            self.extract(labels[k], k, after, self.span)
+            self.extract(labels[k], k, after)
             self.quoted(after, child, k, provided, handler)
 
     def fragments(self, label: str, kind: str, kinds: list[str], other: str) -> str:
@@ -270,7 +270,7 @@ class Dispatch:
         self.span = child.span
         self.switch(label, kind, "type", [(t, inner) for t in errors], self.enter(fallback, headers))
         after = self.builder.label(f"{self.port}_quoted")
-        self.extract(inner, name, after, self.span, self.symbols.policies.ipv6_headers if name == "quoted.ipv6" else 0)
+        self.extract(inner, name, after, self.symbols.policies.ipv6_headers if name == "quoted.ipv6" else 0)
         here = headers | {name}
         handler = child.handler or fallback
         if not child.children:
@@ -282,7 +282,7 @@ class Dispatch:
         for k, grandchild in child.children.items():
             self.span = grandchild.span
             provided = here | {k} | ({"quoted.l4"} if k in ("quoted.tcp", "quoted.udp") else frozenset())
-            self.extract(labels[k], k, self.enter(grandchild.handler or handler, provided), self.span)
+            self.extract(labels[k], k, self.enter(grandchild.handler or handler, provided))
 
     def switch(self, label: str, header: str, name: str, cases: list[tuple[int, str]], default: str) -> None:
         found = field_of(header, name)
