@@ -7,11 +7,16 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 
+import numpy as np
+from numpy.typing import NDArray
+
 from cora.analysis.accesses import accesses_of
 from cora.ir.nodes import Forward
+from cora.partition.baselines import Aim, Rules, baseline
 from cora.partition.instance import Instance
 from cora.partition.placement import Placement
-from cora.partition.units import Units
+from cora.partition.uncertainty import uses_of
+from cora.partition.units import Units, units_of
 
 
 def walks(instance: Instance) -> Iterator[tuple[list[int], int]]:
@@ -164,3 +169,17 @@ def best_for_cores(instance: Instance, units: Units, cores: int) -> float | None
     rates = [capacity(instance, demand_by_paths(instance, p), cores) for p in every_placement(instance, units)
              if cores or not p.uses(instance.last)]
     return max(rates, default=None)
+
+
+def summed_baselines(instance: Instance) -> Iterator[tuple[Placement, NDArray[np.float64]]]:
+    """The simple placements that are possible, each with its demand summed use by use; latency is the last entry."""
+    rules = Rules(instance, units_of(instance), Aim(1e6, None, 8))
+    for name in ("host-only", "state-only"):
+        placement = baseline(rules, name)
+        if placement is None:
+            continue
+        total = np.zeros(len(instance.base))
+        for often, _, ask in uses_of(instance, placement):
+            demand, latency = ask(instance.target)
+            total += often * np.array([*(demand.get(r.name, 0.0) for r in instance.resources), latency])
+        yield placement, total

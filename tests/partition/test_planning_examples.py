@@ -7,17 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from placement_oracle import summed_baselines
 
 import cora
 from cora.analysis.profile import Profile
 from cora.ir.nodes import Program
 from cora.models.registry import get
 from cora.partition import plan, verify_plan
-from cora.partition.baselines import Aim, Rules, baseline
 from cora.partition.instance import build
 from cora.partition.placement import demand_of
-from cora.partition.uncertainty import uses_of
-from cora.partition.units import units_of
 from cora.plan.document import plan_from_json
 from cora.plan.render import explain, summary
 
@@ -76,15 +74,7 @@ def test_both_solvers_reach_the_same(nic: str) -> None:
 def test_uses_add_up_to_the_demand(nf: str, nic: str) -> None:
     program, profile = case(nf)
     instance = build(program, profile, get(nic))
-    rules = Rules(instance, units_of(instance), Aim(1e6, None, 8))
-    for name in ("host-only", "state-only"):
-        placement = baseline(rules, name)
-        if placement is None:
-            continue
-        total = np.zeros(len(instance.base))
-        for often, _, ask in uses_of(instance, placement):
-            demand, latency = ask(instance.target)
-            total += often * np.array([*(demand.get(r.name, 0.0) for r in instance.resources), latency])
+    for placement, total in summed_baselines(instance):
         np.testing.assert_allclose(total, demand_of(instance, placement), rtol=1e-9, atol=1e-9)
 
 

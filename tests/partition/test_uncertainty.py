@@ -6,12 +6,13 @@ import random
 
 import numpy as np
 import pytest
+from placement_oracle import summed_baselines
 from planning_fakes import nat_like, nat_profile, random_profile, random_program, random_target, target_of
 
 from cora.partition.baselines import Aim, Rules, baseline
 from cora.partition.instance import build
 from cora.partition.placement import demand_of, utilisation
-from cora.partition.uncertainty import band, load_of, sampled, uses_of
+from cora.partition.uncertainty import band, load_of, sampled
 from cora.partition.units import units_of
 
 
@@ -20,15 +21,7 @@ def test_uses_add_up_to_the_demand(seed: int) -> None:
     rng = random.Random(seed)
     program = random_program(rng)
     instance = build(program, random_profile(rng, program), random_target(rng, program))
-    rules = Rules(instance, units_of(instance), Aim(1e6, None, 8))
-    for name in ("host-only", "state-only"):
-        placement = baseline(rules, name)
-        if placement is None:
-            continue
-        total = np.zeros(len(instance.base))
-        for often, _, ask in uses_of(instance, placement):
-            demand, latency = ask(instance.target)
-            total += often * np.array([*(demand.get(r.name, 0.0) for r in instance.resources), latency])
+    for placement, total in summed_baselines(instance):
         np.testing.assert_allclose(total, demand_of(instance, placement), rtol=1e-9)
 
 
