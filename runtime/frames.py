@@ -8,38 +8,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cora.frontends.traffic.capture import SourceWrapper
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from cora.frontends.traffic.capture import Batch, CaptureStats, Link, Packet, TrafficSource
+    from cora.frontends.traffic.capture import Batch, Packet, TrafficSource
 
 
-class Numbered:
+class Numbered(SourceWrapper):
     """A traffic source that writes each packet's frame number (modulo 2**32) into ``reserved`` of its record."""
 
     def __init__(self, source: TrafficSource) -> None:
         """Number the packets of ``source``, which must be the file itself: nothing left out yet."""
-        self._source = source
-
-    @property
-    def name(self) -> str:
-        """The name of the source behind."""
-        return self._source.name
-
-    @property
-    def warnings(self) -> list[str]:
-        """Those of the source behind."""
-        return self._source.warnings
-
-    @property
-    def stats(self) -> CaptureStats:
-        """Counts of the source behind."""
-        return self._source.stats
-
-    @property
-    def links(self) -> list[Link]:
-        """Interfaces of the source behind."""
-        return self._source.links
+        super().__init__(source)
 
     def batches(self, size: int = 8192) -> Iterator[Batch]:
         """The batches of the source, numbered."""

@@ -115,6 +115,33 @@ class TrafficSource(Protocol):
         """The same packets one by one."""
 
 
+class SourceWrapper:
+    """What a traffic source that changes another one's packets passes on from it unchanged."""
+
+    def __init__(self, source: TrafficSource) -> None:
+        self._source = source
+
+    @property
+    def name(self) -> str:
+        """The name of the source behind."""
+        return self._source.name
+
+    @property
+    def warnings(self) -> list[str]:
+        """Those of the source behind."""
+        return self._source.warnings
+
+    @property
+    def stats(self) -> CaptureStats:
+        """Counts of the source behind, packets that are left out here included."""
+        return self._source.stats
+
+    @property
+    def links(self) -> list[Link]:
+        """Interfaces of the source behind."""
+        return self._source.links
+
+
 class _Stats(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint64) for name in (
         "packets", "bytes", "captured", "truncated", "skipped", "errors", "first_ns", "last_ns", "earliest_ns",

@@ -19,9 +19,9 @@ from cora.errors import CoraError, Kind, fail
 from cora.frontends.traffic.capture import (
     DEFAULT_BATCH,
     Batch,
-    CaptureStats,
     Link,
     Packet,
+    SourceWrapper,
     TrafficSource,
     packets_of,
 )
@@ -148,37 +148,22 @@ class PortMap:
         return Assigned(source, self, max_entries)
 
 
-class Assigned:
+class Assigned(SourceWrapper):
     """A traffic source whose packets carry ports. Each pass starts with an empty memory of flows."""
 
     def __init__(self, source: TrafficSource, portmap: PortMap, max_entries: int) -> None:
         """Use PortMap.assign."""
+        super().__init__(source)
         self.portmap = portmap
         self.counts = [0] * len(portmap.ports)
         """Packets per port of the most recent pass."""
-        self._source = source
         self._max_entries = max_entries
         self._own_warnings: list[str] = []
 
     @property
-    def name(self) -> str:
-        """The name of the source behind."""
-        return self._source.name
-
-    @property
-    def stats(self) -> CaptureStats:
-        """Counts of the source behind, packets that match no rule included."""
-        return self._source.stats
-
-    @property
-    def links(self) -> list[Link]:
-        """Interfaces of the source behind."""
-        return self._source.links
-
-    @property
     def warnings(self) -> list[str]:
         """Those of the source behind, then those about ports, which are complete after a whole pass."""
-        return [*self._source.warnings, *self._own_warnings]
+        return [*super().warnings, *self._own_warnings]
 
     def batches(self, size: int = DEFAULT_BATCH) -> Iterator[Batch]:
         """The batches of the source with ``port`` set; packets that match no rule are left out.
