@@ -54,12 +54,16 @@ class Piece:
 
 @dataclass(frozen=True)
 class Node:
-    """A piece on one history of state outcomes; ``via`` names the way in where ends are told apart by it."""
+    """A piece on one history of state outcomes; ``via`` names the way in where ends are told apart by it.
+
+    ``lent``: the copy of the piece for packets whose entry was found lent to a place before the state's owner.
+    """
 
     piece: Piece
     history: History
     via: str
     packets: int
+    lent: bool = False
 
     @property
     def label(self) -> str:

@@ -7,8 +7,9 @@ of a resource one packet uses. A `Refusal` says in the user's terms why somethin
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from cora.analysis.accesses import AccessRates
 from cora.ir.nodes import Block, Program, State
@@ -68,6 +69,17 @@ class Refusal:
     span: Span | None = None
 
 
+@dataclass(frozen=True)
+class Lending:
+    """How a place runs packets whose entries are lent to it.
+
+    ``resume``: it runs the program's code and hands packets over in the middle, with what they need to go on.
+    ``restart``: it serves whole packets by rules of decided flows; every other packet starts anew at the next place.
+    """
+
+    mode: Literal["resume", "restart"]
+
+
 class Target(ABC):
     """A NIC with its host. Places are ordered from the wire; the last one is the host.
 
@@ -119,6 +131,12 @@ class Target(ABC):
     def holds(self, program: Program, state: State, place: int, tier: str) -> Refusal | int:
         """Units of the tier a state of its declared capacity needs there (bytes or rules), or why it cannot be there.
         """
+
+    def lends(self, program: Program, states: Sequence[State], near: int, owner: int) -> Lending | Refusal:
+        """Whether entries of a component of states kept at ``owner`` can be lent to ``near``, and how, or why not."""
+        return Refusal(states[0].name, self.places[near].name,
+                       f"{self.name} cannot lend entries of '{states[0].name}' to {self.places[near].name}",
+                       states[0].span)
 
     @abstractmethod
     def code_size(self, program: Program, block: Block, place: int) -> int:

@@ -117,11 +117,11 @@ def placement_of(plan: Plan, instance: Instance) -> Placement:
     Raises:
         CoraError: `Kind.PLAN_CHECK` when its blocks are not those of the instance.
     """
-    known = {(n.label, n.piece.part, n.history, n.via): i for i, n in enumerate(instance.graph.nodes)}
+    known = {(n.label, n.piece.part, n.history, n.via, n.lent): i for i, n in enumerate(instance.graph.nodes)}
     places = {name: i for i, name in enumerate(plan.places)}
     nodes = [-1] * len(known)
     for b in plan.blocks:
-        number = known.get((b.block, b.part, b.history, b.via))
+        number = known.get((b.block, b.part, b.history, b.via, b.lent))
         if number is None:
             raise fail(Kind.PLAN_CHECK, f"the plan places block {b.block} in a class the program does not have")
         nodes[number] = places[b.place]
@@ -329,8 +329,9 @@ class _Planner:
                      for r, d, rate, load in zip(instance.resources, found.demand, rates, loads, strict=False))
 
     def block(self, node: Node, place: int) -> BlockPlacement:
+        share = _rounded(node.packets / self.instance.graph.packets)
         return BlockPlacement(node.label, node.piece.part, node.piece.start, node.piece.block.span.line, node.history,
-                              node.via, self.name(place), _rounded(node.packets / self.instance.graph.packets))
+                              node.via, node.lent, self.name(place), share)
 
     def classes(self, placement: Placement) -> tuple[PathClass, ...]:
         """Histories and verdicts, the most frequent first; ends that differ only in the way in are added up."""
@@ -366,8 +367,8 @@ class _Planner:
         rates = instance.rates[name]
         moves = tuple(self.move(name, p, chosen) for p in range(instance.last + 1) if p != place)
         return StatePlacement(
-            name, STATE_KINDS[type(state)], self.name(place), tier, option.amount,
-            next(t.unit for t in instance.target.places[place].tiers if t.name == tier),
+            name, STATE_KINDS[type(state)], "whole", self.name(place), tier, option.amount,
+            next(t.unit for t in instance.target.places[place].tiers if t.name == tier), None, (),
             rates.entry_bytes, rates.entries, rates.working_set, _rounded(rates.hottest),
             {kind: _rounded(n) for (s, kind), n in instance.access_counts.items() if s == name and n},
             _rounded(self.rules.accesses(name)), _rounded(rates.updates), self.reason(moves), moves,

@@ -20,7 +20,7 @@ from cora.documents import Garbled, decode, read_json
 from cora.errors import Kind, fail
 
 FORMAT = "cora-plan"
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -73,19 +73,59 @@ class Move:
 
 
 @dataclass(frozen=True)
-class StatePlacement:
-    """Where a state is kept whole. ``amount`` of the tier in ``unit``; sizes in bytes; rates per packet of the profile.
+class Copy:
+    """One copy of a replicated or partial state: ``amount`` of the tier in ``unit``."""
 
+    place: str
+    tier: str
+    amount: int
+    unit: str
+
+
+@dataclass(frozen=True)
+class Lent:
+    """The part of a split state that is lent to a place nearer to the wire than its owner.
+
+    ``entries``: how many may be lent at once; ``threshold``: packets of a flow that the owner sees before it lends.
+    ``mode``: ``resume``, where the near place runs code and hands packets over in the middle of the program;
+    ``restart``, where it runs decided rules alone. ``share``: packets on the fast path, of all; the rates are per
+    packet of the profile: entries lent, and lent entries taken back because a packet needs them at the owner.
+    """
+
+    place: str
+    tier: str
+    entries: int
+    threshold: int
+    amount: int
+    unit: str
+    mode: Literal["resume", "restart"]
+    share: float
+    installs_per_packet: float
+    recalls_per_packet: float
+
+
+Decision = Literal["whole", "split", "replicated", "partial"]
+
+
+@dataclass(frozen=True)
+class StatePlacement:
+    """Where a state is kept. ``amount`` of the tier in ``unit``; sizes in bytes; rates per packet of the profile.
+
+    ``decision``: whole at ``place``; split between ``place``, its owner, and the place in ``lent``; replicated or
+    partial with all ``copies``, of which the one nearest to the wire stands in ``place``.
     ``accesses``: per kind of access (docs/plan.md), ``accesses_per_packet`` their sum; ``updates_per_packet``: entries
     made or removed.
     """
 
     name: str
     kind: str
+    decision: Decision
     place: str
     tier: str
     amount: int
     unit: str
+    lent: Lent | None
+    copies: tuple[Copy, ...]
     entry_bytes: int
     entries: int
     working_set_bytes: int
@@ -103,7 +143,8 @@ class BlockPlacement:
     """Where a class of a block runs: ``history`` are the state outcomes before it, None where no packet was seen.
 
     ``part`` counts the parts of a block that is cut between states, ``first`` is the part's first instruction.
-    ``line``: of the block in the program's file. ``via`` tells ends of packets apart by the way in.
+    ``line``: of the block in the program's file. ``via`` tells ends of packets apart by the way in. ``lent``: the class
+    of packets whose flow's entry was found at the near place.
     """
 
     block: str
@@ -112,6 +153,7 @@ class BlockPlacement:
     line: int
     history: tuple[str, ...] | None
     via: str
+    lent: bool
     place: str
     share: float
 
