@@ -506,18 +506,41 @@ class _Planner:
 
     def alternative(self, name: str, placement: Placement | None, chosen: _Chosen) -> Alternative:
         if placement is None:
-            return Alternative(name, False, None, None, None, None, None, {},
+            return Alternative(name, False, None, None, None, None, None, None, None, None, None, {},
                                f"not possible on {self.instance.target.name}")
         demand = demand_of(self.instance, placement)
         cores = self.needed(placement, demand)
-        given = max(self.given(chosen), int(placement.uses(self.instance.last)))
+        least = int(placement.uses(self.instance.last))
+        given = max(self.given(chosen), least)
         reach = self.reach(placement, demand, given)
-        low, high = band([_reach(s, self.scales, given) for s in self.sampler.sampled(placement, FEW_SAMPLES)])
+        rows = self.sampler.sampled(placement, FEW_SAMPLES)
+        reached = [_reach(s, self.scales, given) for s in rows]
+        low, high = band(reached)
+        few, many = self.cores_band(rows, least, chosen)
         same = placement.states == chosen.found.placement.states and placement.nodes == chosen.found.placement.nodes
         note = "the plan itself" if same else self.cost(_Cost(placement, cores, reach, self.limit(demand)), chosen)
         kept = {s: f"{self.name(p)}/{t}" for s, (p, t) in placement.states.items()}
-        return Alternative(name, True, cores, _finite(host_cycles(self.instance, demand, chosen.rate)), _finite(reach),
-                           _finite(low), _finite(high), kept, note)
+        worse, better = self.ratio_band(reached, chosen)
+        return Alternative(name, True, cores, few, many, _finite(host_cycles(self.instance, demand, chosen.rate)),
+                           _finite(reach), _finite(low), _finite(high), worse, better, kept, note)
+
+    def cores_band(self, rows: Sequence[Sampled], least: int, chosen: _Chosen) -> tuple[float | None, float | None]:
+        """P10 and P90 of the cores that carry the asked rate; None where it is out of reach or none was asked for."""
+        if self.request.rate_pps is None:
+            return None, None
+        low, high = band([_cores(s, self.scales, least, chosen.rate) for s in rows])
+        return _finite(low), _finite(high)
+
+    def ratio_band(self, reached: Sequence[float], chosen: _Chosen) -> tuple[float | None, float | None]:
+        """P10 and P90 of the plan's throughput, with its cores, divided by another one's, sample by sample."""
+        found = chosen.found
+        cores = max(self.given(chosen), int(found.placement.uses(self.instance.last)))
+        own = [_reach(s, self.scales, cores) for s in self.sampler.sampled(found.placement, FEW_SAMPLES)]
+        pairs = [(a, b) for a, b in zip(own, reached, strict=True) if b > 0 and not math.isinf(a) and not math.isinf(b)]
+        if not pairs:
+            return None, None
+        low, high = band([a / b for a, b in pairs])
+        return _finite(low), _finite(high)
 
     def evidence(self, chosen: _Chosen) -> Evidence:
         stages = tuple(Stage(s.goal, s.status, _rounded(s.objective), _finite(s.bound), _finite(s.gap),

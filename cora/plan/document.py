@@ -222,17 +222,22 @@ class ResourceUse:
 class Alternative:
     """Another placement under the same model. ``cores``: needed for the asked rate, None when out of reach.
 
-    ``throughput_pps`` is as in `Move`, ``low`` and ``high`` its P10 and P90; None where it is not legal. ``states``:
-    per state its place and tier.
+    ``throughput_pps`` is as in `Move`, ``low`` and ``high`` its P10 and P90; None where it is not legal; ``cores_low``
+    and ``cores_high`` are those of the cores. ``ratio_low`` and ``ratio_high``: P10 and P90 of the plan's throughput
+    divided by this one's, both under the same samples. ``states``: per state its place and tier.
     """
 
     name: str
     legal: bool
     cores: int | None
+    cores_low: float | None
+    cores_high: float | None
     host_work: float | None
     throughput_pps: float | None
     low: float | None
     high: float | None
+    ratio_low: float | None
+    ratio_high: float | None
     states: Mapping[str, str]
     note: str
 

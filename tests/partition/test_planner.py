@@ -371,6 +371,27 @@ def test_alternatives_are_never_said_to_be_better() -> None:
                 assert (other.throughput_pps or 0) <= made.throughput_pps * (1 + 1e-3)
 
 
+def test_bands_of_ratios_compare_sample_by_sample() -> None:
+    made = planned(cores=2)
+    for other in made.alternatives:
+        if not other.legal:
+            assert other.ratio_low is None and other.ratio_high is None
+            continue
+        assert other.throughput_pps and other.ratio_low and other.ratio_high and other.low and other.high
+        ratio = made.throughput_pps / other.throughput_pps
+        assert other.ratio_low * 0.999 <= ratio <= other.ratio_high * 1.001
+        # Both placements get faster and slower with the same samples: the ratio is surer than its two throughputs.
+        reach = made.figure("throughput")
+        assert reach.low and reach.high
+        assert other.ratio_low >= reach.low / other.high * 0.99 and other.ratio_high <= reach.high / other.low * 1.01
+        if other.states == {s.name: f"{s.place}/{s.tier}" for s in made.states}:
+            assert other.ratio_high == pytest.approx(1.0, abs=0.01)
+    asked = planned(rate_pps=18e6)
+    host = next(a for a in asked.alternatives if a.name == "host-only")
+    assert host.cores is not None and host.cores_low is not None and host.cores_high is not None
+    assert host.cores_low <= host.cores <= host.cores_high
+
+
 def test_figures_are_in_their_bands_and_follow_the_soft_minimum() -> None:
     made = planned(cores=2)
     for figure in made.figures:
