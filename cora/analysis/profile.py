@@ -10,15 +10,17 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from cora.documents import Garbled, decode, read_json, read_text
 from cora.errors import Kind, fail
 
 FORMAT = "cora-profile"
-VERSION = 1
+VERSION = 2
 # Counts of packets and times in nanoseconds stay below this in any capture.
 LIMIT = 1 << 63
+# Shares of the windows that have at most the load of the window that is looked at in detail.
+WINDOW_QUANTILES = (0.5, 0.9, 0.99, 1.0)
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,18 @@ class PathUse:
 
 
 @dataclass(frozen=True)
+class TimeoutUse:
+    """What another time-out would have done to a table without bounds.
+
+    ``peak``: entries live at most; ``cut``: entries that would have died of age while more accesses were to come.
+    """
+
+    timeout_ns: int
+    peak: int
+    cut: int
+
+
+@dataclass(frozen=True)
 class StateUse:
     """How one state was used.
 
@@ -50,6 +64,10 @@ class StateUse:
         lifetimes_ns: quantiles 0.1, 0.5, 0.9, 0.99 of (last use - insert) over the entries that died or still live.
         uses_per_entry: the same quantiles of the number of accesses to one entry.
         sampled_entries: the number of entries the curves are made of.
+        window_inserts, window_expiries, window_peaks: entries made, dead of age or evicted, and live at most, per
+            window.
+        pauses_ns: quantiles as above of the longest time between two accesses to one entry.
+        timeouts: what shorter time-outs would have done, see `TimeoutUse`; empty where nothing expires.
     """
 
     kind: str
@@ -69,22 +87,88 @@ class StateUse:
     lifetimes_ns: tuple[int, ...] = ()
     uses_per_entry: tuple[int, ...] = ()
     sampled_entries: int = 0
+    window_inserts: tuple[int, ...] = ()
+    window_expiries: tuple[int, ...] = ()
+    window_peaks: tuple[int, ...] = ()
+    pauses_ns: tuple[int, ...] = ()
+    timeouts: tuple[TimeoutUse, ...] = ()
 
 
 @dataclass(frozen=True)
 class WindowUse:
-    """One window of the traffic: its start (ns), packets, octets, inserts and expiries over all states."""
+    """One window of the traffic: its start (ns), packets, octets, inserts and expiries over all states.
+
+    ``paths``: (path id, packets that took it), only those that were taken.
+    """
 
     start_ns: int
     packets: int
     octets: int
     inserts: int
     expiries: int
+    paths: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How entries of a component are lent: at most ``capacity`` at once, each after ``threshold`` packets of it."""
+
+    capacity: int
+    threshold: int
+
+
+@dataclass(frozen=True)
+class AdmissionWindow:
+    """What `AdmissionPoint` says, of one window alone: ``window`` is its number, ``peak`` the entries lent at most."""
+
+    window: int
+    lent: tuple[tuple[int, int], ...]
+    installs: int
+    removals: int
+    recalls: int
+    peak: int
+
+
+@dataclass(frozen=True)
+class AdmissionPoint:
+    """What lending entries under a budget would have done to these packets; simulated as docs/profile.md says.
+
+    Attributes:
+        budgets: by component (`cora.analysis.accesses.components_of`); several where they are lent together.
+        lent: (path id, packets) of the packets whose anchor entry was lent when they came and whose path is aligned to
+            its end, by path; only those that are not zero.
+        installs: entries lent. removals: lent entries that died or were taken back to make room. recalls: lent entries
+            taken back because a packet needed them at their owner. What is left is lent at the end.
+        peak, mean: entries lent at most, and on average over time.
+        busiest: installs of the window with most.
+        windows: the same of the windows at `WINDOW_QUANTILES` of load, by their number.
+    """
+
+    budgets: Mapping[str, Budget]
+    lent: tuple[tuple[int, int], ...]
+    installs: int
+    removals: int
+    recalls: int
+    peak: int
+    mean: float
+    busiest: int
+    windows: tuple[AdmissionWindow, ...]
+
+
+@dataclass(frozen=True)
+class Admission:
+    """The admission points of one way of lending: ``resume`` or ``restart`` (docs/profile.md)."""
+
+    mode: Literal["resume", "restart"]
+    points: tuple[AdmissionPoint, ...]
 
 
 @dataclass(frozen=True)
 class Profile:
-    """A profile. Totals are of the packets that reached the program; times are integer nanoseconds."""
+    """A profile. Totals are of the packets that reached the program; times are integer nanoseconds.
+
+    ``admission`` is empty where no state of the program can be split.
+    """
 
     program: str
     program_hash: str
@@ -99,6 +183,7 @@ class Profile:
     states: Mapping[str, StateUse]
     window_ns: int
     windows: tuple[WindowUse, ...]
+    admission: tuple[Admission, ...] = ()
 
     @property
     def duration_ns(self) -> int:

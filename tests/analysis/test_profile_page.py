@@ -8,13 +8,24 @@ from pathlib import Path
 import pytest
 
 import cora
-from cora.analysis.profile import PathUse, Profile, StateUse, WindowUse
+from cora.analysis.profile import (
+    Admission,
+    AdmissionPoint,
+    AdmissionWindow,
+    Budget,
+    PathUse,
+    Profile,
+    StateUse,
+    TimeoutUse,
+    WindowUse,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "profile.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("document", [Profile, PathUse, StateUse, WindowUse])
+@pytest.mark.parametrize("document", [
+    Profile, PathUse, StateUse, TimeoutUse, WindowUse, Admission, AdmissionPoint, AdmissionWindow, Budget])
 def test_every_field_is_described(document: type) -> None:
     assert [f.name for f in fields(document) if f"`{f.name}`" not in PAGE] == []
 

@@ -143,6 +143,15 @@ def test_every_field_of_a_profile_is_checked(tmp_path: Path) -> None:
                 assert str(file) in error.render()
 
 
+def test_a_profile_of_an_older_version_is_refused_and_says_what_to_do(tmp_path: Path) -> None:
+    file = tmp_path / "p.json"
+    file.write_text('{"format": "cora-profile", "version": 1, "program": "nat"}')
+    with pytest.raises(CoraError) as caught:
+        load_profile(file)
+    assert "version 1 of the profile format is not 2" in caught.value.render()
+    assert "make the profile again with this version of cora" in caught.value.render()
+
+
 def test_popularity_of_known_counts() -> None:
     curve = popularity(np.array([1, 7, 0, 2], dtype=np.uint64))
     assert curve == ((1 / 3, 0.7), (2 / 3, 0.9), (1.0, 1.0))
