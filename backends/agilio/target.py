@@ -8,11 +8,12 @@ throughput is the two-resource soft minimum fitted to published programs, widene
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from cora.analysis.accesses import AccessRates
+from cora.analysis.accesses import AccessRates, entry_bytes
+from cora.backends.agilio import lending
 from cora.backends.host.target import HostPlace, host_model
 from cora.ir.nodes import (
     AclState,
@@ -35,11 +36,11 @@ from cora.ir.nodes import (
     Touch,
 )
 from cora.ir.types import bits_of
-from cora.models.footprint import Layout, is_read_only, key_bytes, table_bytes
+from cora.models.footprint import Layout, is_read_only, key_bytes, lent_bytes, table_bytes
 from cora.models.operations import Operations, block_operations
 from cora.models.parameters import Model, load_model
-from cora.models.softmin import cached_share
-from cora.models.target import Demand, Place, Refusal, Resource, Target, Tier
+from cora.models.softmin import cached_share, total
+from cora.models.target import Demand, Lending, Place, Refusal, Resource, Target, Tier
 
 NIC, HOST = 0, 1
 HOST_PREFIX = "host."
@@ -56,6 +57,7 @@ LAYOUT = Layout(align=16, index_bytes=4, load=0.75)
 
 ENGINES, WAIT, MAC, PORT = "micro-engines", "thread-wait", "mac-packets", "port"
 ISLAND, IMEM, EMEM, LINE, LOCK = "island-memory", "imem-engine", "emem-engine", "hot-line", "hot-lock"
+LENDING = "lending"
 TO_HOST, FROM_HOST, BITS_TO_HOST, BITS_FROM_HOST = "pcie-writes", "pcie-reads", "pcie-bits-out", "pcie-bits-in"
 
 # What an operation takes: parameter names per resource. Island and chip memories have their reads below.
@@ -147,6 +149,7 @@ class AgilioTarget(Target):
     """Micro-engines on the card, then the host behind PCIe."""
 
     name = "agilio-cx"
+    returns = True
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
@@ -171,6 +174,8 @@ class AgilioTarget(Target):
             Resource(FROM_HOST, m["pcie_read_transfers"] * 1e6, "transfer", "nic", room=room),
             Resource(BITS_TO_HOST, m["pcie_bits"] * 1e9, "bit", "nic", room=room),
             Resource(BITS_FROM_HOST, m["pcie_bits"] * 1e9, "bit", "nic", room=room),
+            # Changes of lent entries keep a host core busy or waiting: more cores change more.
+            Resource(LENDING, m["lend_updates"] * 1e3, "entry change", "host", scales=True),
             self._host.cores,
         )
 
@@ -255,6 +260,51 @@ class AgilioTarget(Target):
             return refused
         buffers = state.capacity * state.max_held if isinstance(state, FragmentState) else 0
         return table_bytes(state, LAYOUT) + buffers * int(self.model["held_buffer_bytes"])
+
+    def lends(self, program: Program, states: Sequence[State], near: int, owner: int) -> Lending | Refusal:
+        if (near, owner) != (NIC, HOST):
+            return self._lends_nothing(states[0], near)
+        return lending.refuse(states) or Lending("resume")
+
+    def lent_holds(self, program: Program, state: State, place: int, tier: str, entries: int) -> int | Refusal:
+        if place != NIC:
+            return self._lends_nothing(state, place)
+        return _refuse_lent(program, state, tier) or lent_bytes(state, LAYOUT, entries)
+
+    def install(self, program: Program, states: Sequence[State], near: int, owner: int, tier: str,
+                entries: int) -> Demand | Refusal:
+        refused = next((r for s in states if (r := self.lent_holds(program, s, near, tier, entries))
+                        if isinstance(r, Refusal)), None)
+        if refused:
+            return refused
+        lent = [s for s in states if isinstance(s, MapState | MeterState)]
+        return total([(1.0, d) for s in lent for d in (self._messages(s), self._changes(program, s, tier, entries))])
+
+    def _messages(self, state: State) -> Demand:
+        """Frames that lend an entry, ask for it back and return it, on the bus and on the host's cores."""
+        m, size = self.model, entry_bytes(state)
+        control = 8 * m["control_bytes"]
+        host = self._host.messages(lending.ASKED, lending.RETURNED, m["control_host_ns"])
+        return {FROM_HOST: lending.ASKED, BITS_FROM_HOST: lending.ASKED * control + 8 * size,
+                TO_HOST: lending.RETURNED, BITS_TO_HOST: lending.RETURNED * control + 8 * size,
+                LENDING: 2.0, **host}
+
+    def _changes(self, program: Program, state: State, tier: str, entries: int) -> Demand:
+        """What the card does for them: three frames, an insert, a read and a delete."""
+        use = lending.lent_use(state, entries)
+        memory = _Memory(self.model, tier, False, use)
+        counts = _sum({"punt": lending.ASKED + lending.RETURNED},
+                      *(self._access_operations(program, state, kind, tier, use) for kind in ("insert", "delete")),
+                      memory.trip(use.entry_bytes))
+        return total([(lending.ASKED, self.per_packet(NIC)), (1.0, self.operations(NIC, counts))])
+
+    def recall(self, program: Program, states: Sequence[State], near: int, owner: int, tier: str,
+               entries: int) -> Demand | Refusal:
+        refused = self.lends(program, states, near, owner)
+        if isinstance(refused, Refusal):
+            return refused
+        # The packet waits in a queue of the owner's until the entry has come back.
+        return self._host.operations({"record": 2, "branch": 2})
 
     def code_size(self, program: Program, block: Block, place: int) -> int:
         if place == HOST:
@@ -433,6 +483,14 @@ def _refuse_block(block: Block) -> Refusal | None:
                            f"the card divides numbers of up to {MAX_DIVIDE_BITS} bits (in a library routine); "
                            f"this one has {bits_of(node.result.type)}", node.span)
     return None
+
+
+def _refuse_lent(program: Program, state: State, tier: str) -> Refusal | None:
+    if tier == "lmem":
+        return Refusal(state.name, "nic", f"entries of '{state.name}' cannot be lent to local memory: each "
+                                          "micro-engine has its own, and packets of one flow come to all of them",
+                       state.span)
+    return _refuse_state(program, state, tier)
 
 
 # A fragment that waits must not keep its place in the port's sending order: it is dropped from the sequence, copied to

@@ -6,23 +6,26 @@ A packet that only passes a place pays the crossings: the switch steers straight
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from cora.analysis.accesses import AccessRates
+from cora.analysis.accesses import AccessRates, entry_bytes
+from cora.backends.bluefield import lending
 from cora.backends.bluefield.eswitch import facts_of, refuse_block, refuse_state, rules_of
 from cora.backends.host.target import HostPlace, host_model
-from cora.ir.nodes import Block, Branch, Program, State, Switch
+from cora.ir.nodes import Block, Branch, MapState, MeterState, Program, State, Switch
 from cora.models.cpu import LAYOUT, WORD_BITS, Cpu, interpolate
-from cora.models.footprint import table_bytes
+from cora.models.footprint import lent_bytes, table_bytes
 from cora.models.operations import Operations, block_operations
 from cora.models.parameters import Model, load_model
-from cora.models.target import Demand, Place, Refusal, Resource, Target, Tier
+from cora.models.softmin import total
+from cora.models.target import Demand, Lending, Place, Refusal, Resource, Target, Tier
 
 SWITCH, ARM, HOST = 0, 1, 2
 HOST_PREFIX = "host."
 PORT, PACKETS, PIPELINE = "port", "switch-packets", "switch-pipeline"
-CORES, ARM_DRAM = "arm-cores", "arm-dram"
+CORES, ARM_DRAM, RULE_UPDATES = "arm-cores", "arm-dram", "rule-updates"
 CARD_OUT, CARD_IN, HOST_OUT, HOST_IN = "card-bus-out", "card-bus-in", "pcie-bits-out", "pcie-bits-in"
 # Points of the look-up rate curve: thousands of rules in the table and the parameter with the rate.
 LOOKUPS = tuple((k, f"lookups_{k}k") for k in (10, 30, 40, 100, 1000, 2000))
@@ -43,6 +46,8 @@ class BluefieldTarget(Target):
     """Switch, Arm cores, host."""
 
     name = "bluefield2"
+    # The host sends to the card's Arm cores through its function's representor there.
+    returns = True
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
@@ -61,6 +66,7 @@ class BluefieldTarget(Target):
         m = self.model
         cores = max(1, round(m["arm_cores"]))
         bus = m["pcie_bits"] * 1e9
+        inserters = max(1, round(m["inserters"]))
         return (
             Resource(PORT, m["port_bits"] * 1e9, "bit", "switch"),
             Resource(PACKETS, m["switch_packets"] * 1e6, "packet", "switch"),
@@ -69,6 +75,7 @@ class BluefieldTarget(Target):
             Resource(CARD_IN, bus, "bit", "arm"),
             Resource(CORES, m["arm_cores"] * 1e9, "ns", "arm", servers=cores,
                      room=int(cores * m["arm_ring_slots"])),
+            Resource(RULE_UPDATES, inserters * 1e9, "ns", "arm", servers=inserters, room=int(m["arm_ring_slots"])),
             # A frame is written to memory by the card and read from it again.
             Resource(ARM_DRAM, m["arm_dram_bytes"] * 1e9 / (2 * mean_frame), "frame", "arm"),
             Resource(HOST_OUT, bus, "bit", "host"),
@@ -144,6 +151,79 @@ class BluefieldTarget(Target):
         if place == ARM:
             return table_bytes(state, LAYOUT)
         return refuse_state(program, state, tier) or rules_of(state)
+
+    def lends(self, program: Program, states: Sequence[State], near: int, owner: int) -> Lending | Refusal:
+        if not 0 <= near < owner <= HOST:
+            return self._lends_nothing(states[0], near)
+        if near == ARM:
+            return lending.refuse_code(states, "arm") or Lending("resume")
+        return lending.refuse_rules(states, "switch", self.model["rule_slack"]) or Lending("restart")
+
+    def lent_holds(self, program: Program, state: State, place: int, tier: str, entries: int) -> int | Refusal:
+        if place == ARM:
+            return lent_bytes(state, LAYOUT, entries)
+        if place != SWITCH:
+            return self._lends_nothing(state, place)
+        if not isinstance(state, MapState | MeterState):
+            return 0
+        wanted = "meters" if isinstance(state, MeterState) else "rules"
+        if tier != wanted:
+            return Refusal(state.name, "switch", f"lent entries of '{state.name}' are {wanted}, not {tier}", state.span)
+        return entries * lending.rules_per_entry(program, state)
+
+    def install(self, program: Program, states: Sequence[State], near: int, owner: int, tier: str,
+                entries: int) -> Demand | Refusal:
+        refused = self.lends(program, states, near, owner)
+        if isinstance(refused, Refusal):
+            return refused
+        lent = [s for s in states if isinstance(s, MapState | MeterState)]
+        if near == ARM:
+            return total([(1.0, d) for s in lent for d in (self._messages(s), self._near_changes(s, entries))])
+        rules = sum(lending.rules_per_entry(program, s) for s in lent)
+        asked = [(1.0, self._messages(s) if owner == HOST else self._handed_over()) for s in lent]
+        return total([*asked, (rules, self._rule_change(rules * entries))])
+
+    def _messages(self, state: State) -> Demand:
+        """Frames between host and Arm cores that lend an entry, ask for it back and return it."""
+        m, size = self.model, entry_bytes(state)
+        control = 8 * m["control_bytes"]
+        arm = {CORES: self._arm.price({"rx": 2, "tx": 1, "record": 3}) + 3 * m["control_host_ns"] / m["arm_work_ratio"]}
+        bus = {HOST_OUT: 2 * control + 8 * size, HOST_IN: control + 8 * size}
+        return total([(1.0, self._host.messages(2, 1, m["control_host_ns"])), (1.0, arm), (1.0, bus)])
+
+    def _near_changes(self, state: State, entries: int) -> Demand:
+        """Insert, read and delete of an entry in a table of the Arm cores."""
+        size = entry_bytes(state)
+        use = AccessRates(size, entries, size * entries, 1 / max(1, entries), 0.0)
+        return {CORES: sum(self._arm.access(state, kind, use) for kind in ("insert", "load", "delete"))}
+
+    def _handed_over(self) -> Demand:
+        """An Arm core that owns an entry asks the one that changes rules, twice, and gets the counter's last value."""
+        m = self.model
+        return {CORES: self._arm.price({"record": 6}) + 3 * m["control_host_ns"] / m["arm_work_ratio"]}
+
+    def _rule_change(self, rules: int) -> Demand:
+        """One rule inserted and later deleted beside so many others, by an Arm core."""
+        m = self.model
+        if not m["inserters"]:
+            return {CORES: m["insert_stall_ns"] / m["arm_work_ratio"]}
+        slower = m["insert_core"] / m["insert_arm"]
+        return {RULE_UPDATES: slower * 1e9 / self.update_rate(rules)}
+
+    def recall(self, program: Program, states: Sequence[State], near: int, owner: int, tier: str,
+               entries: int) -> Demand | Refusal:
+        refused = self.lends(program, states, near, owner)
+        if isinstance(refused, Refusal):
+            return refused
+        # The packet waits in a queue of the owner's until the entry has come back.
+        held = {"record": 2.0, "branch": 2.0}
+        return self._host.operations(held) if owner == HOST else {CORES: self._arm.price(held)}
+
+    def rule(self, program: Program, template: object, place: int, rules: int) -> Demand | Refusal:
+        if place != SWITCH:
+            return super().rule(program, template, place, rules)
+        # A small table tells the ways in apart, then one look-up among the flows' rules.
+        return {PIPELINE: self._lookup_ns(1000) + self._lookup_ns(rules)}
 
     def code_size(self, program: Program, block: Block, place: int) -> int:
         return 0 if place == SWITCH else round(sum(block_operations(block, WORD_BITS).values()))

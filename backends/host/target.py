@@ -55,6 +55,11 @@ class HostPlace:
         """One access to a state in host memory."""
         return {CORES: self.cpu.access(state, kind, use)}
 
+    def messages(self, sent: float, received: float, each_ns: float) -> Demand:
+        """Control messages of an owner: frames sent and received, ``each_ns`` to compose or apply one, and a record."""
+        frames = sent + received
+        return {CORES: self.cpu.price({"tx": sent, "rx": received, "record": frames}) + frames * each_ns}
+
     def holds(self, state: State) -> int:
         """Bytes of a state in host memory."""
         return table_bytes(state, LAYOUT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cora.analysis.accesses import entry_bytes
 from cora.ir.nodes import (
@@ -87,6 +87,17 @@ def table_bytes(state: State, layout: Layout) -> int:
             return state.size * entry_bytes(state)
         case PoolState():
             return -(-state.size // 8) + 4 * state.size
+
+
+# Beside a lent entry: how many of its packets were handed to the owner and how many of those are done.
+PUNT_COUNTS = 8
+
+
+def lent_bytes(state: State, layout: Layout, entries: int) -> int:
+    """Bytes of a near table for so many lent entries of a map or meter; a pool's values stay with its owner."""
+    if not isinstance(state, MapState | MeterState):
+        return 0
+    return table_bytes(replace(state, capacity=entries), layout) + entries * PUNT_COUNTS
 
 
 def _index(capacity: int, layout: Layout) -> int:

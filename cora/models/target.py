@@ -90,6 +90,9 @@ class Target(ABC):
     name: str
     model: Model
     places: tuple[Place, ...]
+    # Whether the host can hand a packet back, in the middle of the program, to code at the place before it: the return
+    # leg, once per packet. Its price is that of the crossing and of another visit.
+    returns: bool = False
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -134,9 +137,41 @@ class Target(ABC):
 
     def lends(self, program: Program, states: Sequence[State], near: int, owner: int) -> Lending | Refusal:
         """Whether entries of a component of states kept at ``owner`` can be lent to ``near``, and how, or why not."""
-        return Refusal(states[0].name, self.places[near].name,
-                       f"{self.name} cannot lend entries of '{states[0].name}' to {self.places[near].name}",
-                       states[0].span)
+        return self._lends_nothing(states[0], near)
+
+    def lent_holds(self, program: Program, state: State, place: int, tier: str, entries: int) -> int | Refusal:
+        """Units of the tier that a near table of so many lent entries of a state takes, or why there is none.
+
+        A pool takes nothing: its values stay with the owner. Rules count every way a packet meets an entry, so both
+        directions of a flow.
+        """
+        return self._lends_nothing(state, place)
+
+    def install(self, program: Program, states: Sequence[State], near: int, owner: int, tier: str,
+                entries: int) -> Demand | Refusal:
+        """What it costs to lend one entry of a component to a tier of ``near`` and, later, to take it back.
+
+        Messages, the near table's insert and delete or the rules' changes, and the owner's record of it. ``entries``:
+        how many may be lent at once.
+        """
+        return self._lends_nothing(states[0], near)
+
+    def recall(self, program: Program, states: Sequence[State], near: int, owner: int, tier: str,
+               entries: int) -> Demand | Refusal:
+        """What a packet at the owner that needs a lent entry adds to taking it back: it is held meanwhile."""
+        return self._lends_nothing(states[0], near)
+
+    def rule(self, program: Program, template: object, place: int, rules: int) -> Demand | Refusal:
+        """What a packet pays for the rules of decided flows at a place in restart mode, or why a path is no rule there.
+
+        Paid by every packet that is looked up, served or not: whether a rule matches is known only afterwards.
+        ``rules``: installed in all.
+        """
+        return Refusal("rules", self.places[place].name, f"{self.places[place].name} keeps no rules of decided flows")
+
+    def _lends_nothing(self, state: State, near: int) -> Refusal:
+        return Refusal(state.name, self.places[near].name,
+                       f"{self.name} cannot lend entries of '{state.name}' to {self.places[near].name}", state.span)
 
     @abstractmethod
     def code_size(self, program: Program, block: Block, place: int) -> int:

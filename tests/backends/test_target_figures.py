@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from state_zoo import LOADS, SPAN, ZOO, A, B, block, program, used
+from state_zoo import LOADS, SPAN, ZOO, A, B, block, flows, meter, program, used
 
 from cora.ir import nodes
+from cora.ir.nodes import State
 from cora.models import registry
 from cora.models.target import Refusal, Target
 
@@ -62,10 +63,10 @@ ROWS = {
     "shared state": ("host", "shared_state_ratio", 0.84, 0.66, 0.92),
     "host L0": ("host", "base_latency", 2.5, 2, 3),
 }
-# Figures that are shown but limit nothing yet: rates of changing entries (plans place whole states), and facts beside
-# the model.
+# Figures that are shown but limit nothing: facts beside the model, and what only another instance of the card uses.
 REFERENCE = {"agilio-cx": {"host_map_updates"},
-             "bluefield2": {"arm_dma", "root_rules", "conntrack", "insert_core", "insert_arm", "insert_hardware"},
+             "bluefield2": {"arm_dma", "root_rules", "conntrack", "insert_hardware",
+                            "insert_stall_ns"},
              "host": set[str]()}
 PROGRAM = program(*(state for state, _ in ZOO))
 BLOCKS = (
@@ -105,6 +106,24 @@ def figures(target: Target) -> Iterator[object]:
                     for entries in (1000, 20_000, 40_000, 60_000, 100_000, 200_000, 400_000, 10**6, 2 * 10**6, 10**7):
                         yield target.access(PROGRAM, state, kind, place, tier.name, used(state, entries, 0.1))
         yield from micro(target, place)
+    yield from lending(target)
+
+
+def lending(target: Target) -> Iterator[object]:
+    """Everything a target says about lending entries of the zoo's tables."""
+    tables: list[State] = [flows("conns", keys=2, slack=10**9, strict_order=False),
+                           meter(slack=10**9, exact=False, strict_order=False)]
+    asked = program(*tables)
+    for owner in range(len(target.places)):
+        for near in range(owner):
+            for state in tables:
+                yield target.lends(asked, (state,), near, owner)
+                for tier in target.places[near].tiers:
+                    yield target.lent_holds(asked, state, near, tier.name, 5000)
+                    for entries in (5000, 10**6, 3 * 10**6):
+                        yield target.install(asked, (state,), near, owner, tier.name, entries)
+                    yield target.recall(asked, (state,), near, owner, tier.name, 5000)
+        yield [d for n in (1000, 10**5) if not isinstance(d := target.rule(asked, None, owner, n), Refusal)]
 
 
 def micro(target: Target, place: int) -> Iterator[object]:

@@ -16,13 +16,14 @@ def field(name: str, type_: Type) -> nodes.FieldDecl:
 
 
 def flows(name: str = "flows", capacity: int = 1000, full: nodes.Full = "reject", timeout: int = 10**9,
-          keys: int = 1) -> nodes.MapState:
+          keys: int = 1, slack: int = 0, strict_order: bool = True) -> nodes.MapState:
     fields = (field("src", U32), field("dst", U32), field("sport", U16), field("dport", U16), field("proto", U8),
               field("packets", U64))
     declared = (nodes.KeyDecl("fwd", ("src", "dst", "sport", "dport", "proto"), SPAN),
                 nodes.KeyDecl("rev", ("dst", "dport"), SPAN))
     timeouts = (nodes.Timeout("idle", timeout, SPAN),) if timeout else ()
-    return nodes.MapState(name, fields, declared[:keys], (), capacity, timeouts, 0, full, True, True, False, SPAN)
+    return nodes.MapState(name, fields, declared[:keys], (), capacity, timeouts, slack, full, True,
+                          strict_order, False, SPAN)
 
 
 def acl(rules: int = 4, ranges: tuple[int, int] | None = None) -> nodes.AclState:
@@ -37,9 +38,10 @@ def lpm() -> nodes.LpmState:
     return nodes.LpmState("routes", field("dst", U32), (field("hop", U16),), entries, 1000, SPAN)
 
 
-def meter(full: nodes.Full = "reject") -> nodes.MeterState:
-    return nodes.MeterState("limits", (field("src", U32),), 1000, "token_bucket", 10**6, 1500, 0, 0, 0, 10**9, 0, full,
-                            True, True, False, SPAN)
+def meter(full: nodes.Full = "reject", slack: int = 0, exact: bool = True,
+          strict_order: bool = True) -> nodes.MeterState:
+    return nodes.MeterState("limits", (field("src", U32),), 1000, "token_bucket", 10**6, 1500, 0, 0, 0, 10**9, slack,
+                            full, exact, strict_order, False, SPAN)
 
 
 COUNTER = nodes.CounterState("hits", 16, SPAN)

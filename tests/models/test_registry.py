@@ -43,7 +43,7 @@ def test_an_unknown_name_lists_the_known_ones_and_suggests_one() -> None:
 
 
 def test_an_unknown_instance_names_the_card() -> None:
-    with pytest.raises(CoraError, match="unknown card instance '3x9'; known: 1x40, all-engines, xdp"):
+    with pytest.raises(CoraError, match="unknown card instance '3x9'; known: 1x40, all-engines, driver-messages, xdp"):
         registry.get("agilio-cx", "3x9")
 
 
