@@ -7,20 +7,18 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache
-from pathlib import Path
+from functools import cached_property
 
 from cora.analysis.accesses import STATE_KINDS
 from cora.analysis.prefixes import Node
 from cora.analysis.profile import Profile
 from cora.errors import Kind, fail
-from cora.ir.nodes import Program, Reject, Terminator, successors
-from cora.ir.span import Span
-from cora.ir.text import print_node
+from cora.ir.nodes import Program, successors
 from cora.models.parameters import Model
 from cora.models.target import Target
 from cora.partition import refusing
 from cora.partition.baselines import NAMES, Aim, Rules, baseline
+from cora.partition.costs import costs_of
 from cora.partition.instance import Instance, Vector, build
 from cora.partition.placement import (
     DEFAULT_HOST_CORES,
@@ -52,13 +50,13 @@ from cora.plan.document import (
     RefusedAt,
     Request,
     ResourceUse,
-    Source,
     Stage,
     StatePlacement,
     Steering,
 )
 from cora.plan.quantities import cores as host_cores
 from cora.plan.quantities import mpps
+from cora.plan.sources import source_of, verdict_of
 
 # Throughputs that differ by less are the same: the tangent cuts promise no more.
 _SAME = 1e-3
@@ -174,21 +172,6 @@ def _finite(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else _rounded(value)
 
 
-@lru_cache(maxsize=16)
-def _lines(file: str) -> tuple[str, ...]:
-    try:
-        return tuple(Path(file).read_text(encoding="utf-8", errors="replace").splitlines())
-    except OSError:
-        return ()
-
-
-def source_of(span: Span) -> Source:
-    """A span with the text of its line, empty where the file cannot be read."""
-    lines = _lines(span.file)
-    text = lines[span.line - 1].strip() if 1 <= span.line <= len(lines) else ""
-    return Source(span.file, span.line, span.column, text)
-
-
 @dataclass(frozen=True)
 class _Chosen:
     """The placement a plan is made of, with what the search can say for it."""
@@ -288,6 +271,7 @@ class _Planner:
         others = [*self.baselines.items(), *([("second best", second)] if second else [])]
         self.others = [p for _, p in others if p is not None]
         rows = self.sampler.sampled(placement)
+        classes = self.classes(placement)
         refusals = tuple(RefusedAt(r.subject, r.place, r.reason, source_of(r.span) if r.span else None)
                          for r in instance.refusals)
         return Plan(
@@ -309,7 +293,8 @@ class _Planner:
             binding=max(resources, key=lambda r: r.utilisation).name if resources else "",
             states=tuple(self.state(name, chosen) for name in instance.options),
             steering=(Steering("all", (), (0.0, 1.0), float(placement.nodes[0] < max(instance.last, 1))),),
-            classes=self.classes(placement),
+            classes=classes,
+            costs=costs_of(instance, placement, classes),
             crossings=self.crossings(placement),
             blocks=tuple(self.block(n, p) for n, p in zip(instance.graph.nodes, placement.nodes, strict=True)),
             resources=resources,
@@ -338,7 +323,7 @@ class _Planner:
         shares: dict[tuple[tuple[str, ...], str, str], int] = {}
         for node, place in zip(self.instance.graph.nodes, placement.nodes, strict=True):
             if node.packets and node.piece.last and node.history is not None and _leaves(node):
-                key = (node.history, _verdict(node.piece.block.terminator), self.name(place))
+                key = (node.history, verdict_of(node.piece.block.terminator), self.name(place))
                 shares[key] = shares.get(key, 0) + node.packets
         rows = sorted(shares.items(), key=lambda item: (-item[1], item[0]))
         start = self.name(placement.nodes[0])
@@ -574,14 +559,6 @@ class _Planner:
 
 def _leaves(node: Node) -> bool:
     return not successors(node.piece.block.terminator)
-
-
-def _verdict(terminator: Terminator) -> str:
-    """How a path ends, without the names that values have in the IR."""
-    if isinstance(terminator, Reject):
-        icmp = "ICMP" if terminator.header == "ipv4" else "ICMPv6"
-        return f'reject "{terminator.reason}" ({icmp} type {terminator.icmp_type} code {terminator.icmp_code})'
-    return print_node(terminator)
 
 
 def _reach(sample: Sampled, scales: Sequence[bool], cores: int) -> float:

@@ -169,6 +169,28 @@ class PathClass:
     ends: str
 
 
+# `Cost.amounts` have the unloaded latency in nanoseconds under this name, beside the resources.
+LATENCY = "latency"
+Spending = Literal["wire", "arrival", "code", "access", "hand-over", "departure", "ageing"]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What packets of a class use at one spot: ``amounts`` of resources, per packet of the class.
+
+    ``path``: the class's number in `Plan.classes`; None: charged to all packets alike, per packet of all. ``what``:
+    ``code`` of a source line or an ``access`` of one to the state ``subject``; moving packets (``wire``, ``arrival``,
+    ``hand-over`` and ``departure`` from the place ``subject`` to ``place``); entries of ``subject`` that die of age.
+    """
+
+    path: int | None
+    what: Spending
+    subject: str
+    place: str
+    source: Source | None
+    amounts: Mapping[str, float]
+
+
 @dataclass(frozen=True)
 class Crossing:
     """Where packets change their place in the middle of the program, and the values that travel with them."""
@@ -309,6 +331,7 @@ class Plan:
     states: tuple[StatePlacement, ...]
     steering: tuple[Steering, ...]
     classes: tuple[PathClass, ...]
+    costs: tuple[Cost, ...]
     crossings: tuple[Crossing, ...]
     blocks: tuple[BlockPlacement, ...]
     resources: tuple[ResourceUse, ...]
@@ -447,6 +470,7 @@ def _consistent(plan: Plan) -> None:
         raise Garbled("places: a plan needs at least one")
     named = [(f"states[{i}].place", s.place) for i, s in enumerate(plan.states)]
     named += [(f"blocks[{i}].place", b.place) for i, b in enumerate(plan.blocks)]
+    named += [(f"costs[{i}].place", c.place) for i, c in enumerate(plan.costs)]
     named += [(f"crossings[{i}].{end}", p) for i, c in enumerate(plan.crossings)
               for end, p in (("from_place", c.from_place), ("to_place", c.to_place))]
     for where, place in named:
@@ -456,6 +480,9 @@ def _consistent(plan: Plan) -> None:
         twice = {n for n in names if names.count(n) > 1}
         if twice:
             raise Garbled(f"{what} {min(twice)} stands twice in the plan")
+    for i, cost in enumerate(plan.costs):
+        if cost.path is not None and not 0 <= cost.path < len(plan.classes):
+            raise Garbled(f"costs[{i}].path: {cost.path} is the number of no path class")
     for name, count in (("cores", plan.cores), ("throughput_pps", plan.throughput_pps)):
         if count < 0:
             raise Garbled(f"{name}: {count} is less than 0")
