@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import types
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -38,6 +40,28 @@ def read_text(path: Path) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Garbled(f"this is no text: byte {error.start} is not UTF-8") from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a document so that a reader sees the old file or the whole new one, never a part.
+
+    It is written under a temporary name beside ``path`` and renamed. What is there and no file (a device, a pipe) is
+    written directly.
+
+    Raises:
+        OSError: it cannot be written; nothing is left behind then. ValueError: the path cannot be a path.
+    """
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+        return
+    temporary = path.parent / f".{path.name[:100]}.{os.getpid()}.tmp"
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except BaseException:  # an interrupt too leaves nothing behind
+        with suppress(OSError, ValueError):
+            temporary.unlink(missing_ok=True)
+        raise
 
 
 def read_json(text: str) -> Any:

@@ -6,12 +6,13 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from cora import documents
 from cora.errors import Kind, fail
 
 if TYPE_CHECKING:
@@ -127,17 +128,9 @@ def write_text(path: str, text: str) -> None:
     if path == "-":
         click.echo(text, nl=False)
         return
-    target = Path(path)
-    temporary = target.parent / f".{os.getpid()}.cora.tmp"
     try:
-        if target.exists() and not target.is_file():  # a device or a pipe; a folder fails
-            target.write_text(text, encoding="utf-8")
-            return
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(target)
+        documents.write_text(Path(path), text)
     except (OSError, ValueError) as error:
-        with suppress(OSError, ValueError):
-            temporary.unlink(missing_ok=True)
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise fail(Kind.CANNOT_WRITE, f"cannot write: {why}", where=path,
                    hint="give the path of a file; does the folder exist, and may you write there?") from error

@@ -75,9 +75,10 @@ def command(nf: str, settings: tuple[str, ...], traffic: str | None, profile_fil
                       instance=instance)
     if output is not None:
         write_text(output, found.to_json())
-    if as_json or output == "-":
-        if as_json:
-            click.echo(found.to_json(), nl=False)
+    if output == "-":
+        return
+    if as_json:
+        click.echo(found.to_json(), nl=False)
         return
     click.echo(render(found, sys.stdout.isatty(), everything))
     if output is not None:

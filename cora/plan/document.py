@@ -8,15 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
-import tempfile
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from cora.documents import Garbled, decode, read_json
+from cora.documents import Garbled, decode, read_json, read_text, write_text
 from cora.errors import Kind, fail
 
 FORMAT = "cora-plan"
@@ -403,15 +401,7 @@ def save(plan: Plan, path: Path) -> None:
         CoraError: `Kind.CANNOT_WRITE`.
     """
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(plan.to_json())
-            os.chmod(name, 0o644)
-            os.replace(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
+        write_text(path, plan.to_json())
     except OSError as error:
         raise fail(Kind.CANNOT_WRITE, f"cannot write the plan: {error.strerror or error}", where=str(path)) from error
 
@@ -423,12 +413,11 @@ def load_plan(path: Path) -> Plan:
         CoraError: `Kind.BAD_PLAN` naming the field and what is wrong with it, `Kind.PLAN_VERSION`.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except OSError as error:
         raise fail(Kind.BAD_PLAN, f"cannot read the plan: {error.strerror}", where=str(path), hint=_AGAIN) from error
-    except UnicodeDecodeError as error:
-        raise fail(Kind.BAD_PLAN, f"this is no text: byte {error.start} is not UTF-8", where=str(path),
-                   hint=_AGAIN) from error
+    except Garbled as error:
+        raise fail(Kind.BAD_PLAN, f"cannot read the plan: {error}", where=str(path), hint=_AGAIN) from error
     return plan_from_json(text, str(path))
 
 

@@ -90,6 +90,14 @@ def test_the_main_job_from_capture_to_saved_plans(cora: Run, tmp_path: Path) -> 
 
 
 @pytest.mark.needs("gcc")
+def test_a_plan_for_the_screen_is_printed_once(cora: Run) -> None:
+    command = ("plan", NAT, "--trace", OFFICE, "--nic", "bluefield2", "--cores", "1", "-o", "-")
+    once = cora(*command).out
+    both = cora(*command, "--json").out
+    for text in (once, both):
+        assert text.count('"format": "cora-plan"') == 1
+
+
 def test_planning_from_a_trace_equals_planning_from_its_profile(cora: Run, tmp_path: Path) -> None:
     profile = tmp_path / "profile.json"
     assert cora("profile", NAT, OFFICE, *MAP, "-o", str(profile)).code == 0

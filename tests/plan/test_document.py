@@ -56,6 +56,16 @@ def test_plans_obey_the_schema_and_broken_ones_do_not() -> None:
         assert not validator.is_valid({**data, **change})
 
 
+def test_a_byte_order_mark_is_skipped_and_an_endless_file_refused(tmp_path: Path,
+                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(made().to_json(), encoding="utf-8-sig")
+    assert load_plan(path) == made()
+    monkeypatch.setattr("cora.documents.MAX_DOCUMENT", 100)
+    with pytest.raises(CoraError, match="longer than a document can be"):
+        load_plan(path)
+
+
 def test_save_is_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     save(made(), path)
