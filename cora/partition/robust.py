@@ -1,0 +1,282 @@
+"""How robust a plan is: it and its rivals under scenarios of model and traffic, and the one that is least to regret.
+
+Rivals are the baselines, the plan with one state elsewhere, and what is best for some of the scenarios by themselves.
+A rival's regret in a scenario is what it loses against the best of them all there: host cores at the asked rate, or a
+share of the throughput where cores were given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cora.errors import CoraError
+from cora.partition.baselines import NAMES, Aim, Rules, baseline
+from cora.partition.instance import Instance, Vector, build
+from cora.partition.placement import DEFAULT_HOST_CORES, Placement
+from cora.partition.scenarios import FACTORS, USUAL, Scenarios, Spread
+from cora.partition.search import OutOfTime, Search, settle
+from cora.partition.units import units_of
+from cora.plan.document import Request
+from cora.units import LINE_OCTETS
+
+SCENARIOS = 200
+SEED = 20
+# For so many scenarios the best plan is searched anew.
+REPLANNED = 6
+# Losses below these are the model's noise: host cores, and a share of throughput.
+_SAME_CORES = 0.01
+_SAME_SHARE = 1e-3
+# Correlations weaker than this are likely chance and not told, nor are those of fewer scenarios.
+_TELLING = 0.25
+_ENOUGH = 50
+_DRIVERS = 5
+
+
+@dataclass(frozen=True)
+class Rival:
+    """One placement over all scenarios; figures as `Robustness.measure` says.
+
+    ``value``: at the model's and the profile's own figures; ``low``, ``middle``, ``high``: P10, median and P90 (None:
+    out of reach). ``met``: share of scenarios in which it carries the asked rate with the plan's cores (None: none was
+    asked for). ``best``: share of scenarios in which none is better. ``regret``: mean, P90 and maximum over the
+    scenarios that any rival carries; ``lost``: share of these in which this one does not.
+    """
+
+    name: str
+    states: Mapping[str, str]
+    value: float | None
+    low: float | None
+    middle: float | None
+    high: float | None
+    met: float | None
+    best: float
+    regret: tuple[float | None, float | None, float | None]
+    lost: float
+
+
+@dataclass(frozen=True)
+class Driver:
+    """What the plan's figure depends on: rank correlation with a parameter or a factor of the traffic (-1 to 1)."""
+
+    name: str
+    correlation: float
+
+
+@dataclass(frozen=True)
+class Robustness:
+    """What scenarios say of a plan.
+
+    ``measure``: ``host cores`` at the asked rate, fractional, or ``throughput`` in packets/s. ``unreachable``: share of
+    scenarios in which nothing carries the asked rate. ``rivals``: the plan first, then by regret. ``least_regret``: the
+    name of the one to take. ``binding``: per resource the share of scenarios in which it limits the plan.
+    """
+
+    scenarios: int
+    seed: int
+    spread: Spread
+    measure: str
+    unreachable: float
+    rivals: tuple[Rival, ...]
+    least_regret: str
+    binding: Mapping[str, float]
+    drivers: tuple[Driver, ...]
+
+    def rival(self, name: str) -> Rival:
+        """The rival of that name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        return {r.name: r for r in self.rivals}[name]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A report with the placements that its rivals stand for."""
+
+    report: Robustness
+    placements: Mapping[str, Placement]
+
+
+def judge(instance: Instance, chosen: Placement, request: Request, cores: int, *, count: int = SCENARIOS,
+          seed: int = SEED, spread: Spread = USUAL) -> Judgement:
+    """Hold a plan's placement against its rivals under ``count`` scenarios; ``cores`` are the plan's host cores."""
+    return _Judge(instance, chosen, request, cores, Scenarios(instance, count + 1, seed, spread), seed, spread).judged()
+
+
+class _Judge:
+    def __init__(self, instance: Instance, chosen: Placement, request: Request, cores: int, scenarios: Scenarios,
+                 seed: int, spread: Spread) -> None:
+        self.instance, self.chosen, self.request = instance, chosen, request
+        self.scenarios, self.seed, self.spread = scenarios, seed, spread
+        self.cores = cores
+        most = request.cores if request.cores is not None else DEFAULT_HOST_CORES
+        self.aim = Aim(request.rate_pps, request.cores, most)
+        self.rates = self._rates()
+        self.demands: dict[str, Vector] = {}
+
+    def _rates(self) -> Vector | None:
+        """[S] packets a second that are asked for; those of a line depend on the frames."""
+        if self.request.rate_pps is None:
+            return None
+        if self.request.line_bps is None:
+            return np.full(len(self.scenarios), float(self.request.rate_pps))
+        return self.request.line_bps / (8 * (self.scenarios.frames + LINE_OCTETS))
+
+    def judged(self) -> Judgement:
+        placements = {"the plan": self.chosen}
+        known = {_identity(self.chosen)}
+        for name, placement in self.rivals():
+            if _identity(placement) not in known:
+                known.add(_identity(placement))
+                placements[name if name not in placements else f"{name} ({len(placements)})"] = placement
+        self.demands = {name: self.scenarios.demand(p) for name, p in placements.items()}
+        # Smaller is better, in every scenario; infinite where the rate is not carried.
+        costs = np.array([self.cost(placements[n], d) for n, d in self.demands.items()])
+        return Judgement(self.report(placements, costs), placements)
+
+    def cost(self, placement: Placement, demand: Vector) -> Vector:
+        if self.rates is None:
+            return 1 / self.scenarios.throughput(demand, max(self.aim.most, int(placement.uses(self.instance.last))))
+        cores = self.scenarios.cores(demand, self.rates)
+        return np.where(cores <= self.aim.most, cores, math.inf)
+
+    # Rivals.
+
+    def rivals(self) -> Iterator[tuple[str, Placement]]:
+        instance = self.instance
+        rules = Rules(instance, units_of(instance), self.aim)
+        for name in NAMES:
+            found = baseline(rules, name)
+            if found is not None:
+                yield name, found
+        for state in instance.options:
+            for place in range(instance.last + 1):
+                moved = rules.moved(self.chosen, state, place) if self.chosen.states[state][0] != place else None
+                if moved is not None:
+                    yield f"{state} to {instance.target.places[place].name}", moved
+        for number in self.hardest():
+            found = self.replanned(number)
+            if found is not None:
+                yield f"best for scenario {number}", found
+
+    def hardest(self) -> list[int]:
+        """Scenarios to search a plan for: half of them where the plan does worst, half spread over the rest."""
+        cost = self.cost(self.chosen, self.scenarios.demand(self.chosen))[1:]
+        order = 1 + np.argsort(-cost, kind="stable")
+        half = REPLANNED // 2
+        spread = order[half:][np.linspace(0, len(order) - half - 1, min(REPLANNED - half, max(len(order) - half, 0)),
+                                          dtype=int)] if len(order) > half else order[:0]
+        return [int(i) for i in (*order[:half], *spread)]
+
+    def replanned(self, number: int) -> Placement | None:
+        """The best placement if a scenario were certain, on the nodes of the instance at hand."""
+        target, drawn = self.scenarios.targets[number], self.scenarios.drawn[number]
+        other = build(self.instance.program, drawn.profile, target)
+        units = units_of(other)
+        search = Search(other, units, self.request.solver, self.request.time_limit_s)
+        try:
+            if self.rates is None:
+                found = search.for_cores(self.aim.most, float(self.scenarios.throughput(
+                    self.scenarios.demand(self.chosen), max(self.aim.most, 1))[number]))
+            else:
+                found = search.for_rate(float(self.rates[number]), self.aim.most)
+        except (OutOfTime, CoraError):
+            return None
+        return None if found is None else settle(other, found).placement
+
+    # The report.
+
+    def report(self, placements: Mapping[str, Placement], costs: Vector) -> Robustness:
+        names = list(placements)
+        drawn = costs[:, 1:]
+        best = drawn.min(axis=0)
+        reached = np.isfinite(best)
+        with np.errstate(invalid="ignore"):
+            regret = drawn[:, reached] - best[reached]
+            if self.rates is None:
+                regret = 1 - best[reached] / drawn[:, reached]
+        same = _SAME_CORES if self.rates is not None else _SAME_SHARE
+        rivals = [self.rival(n, placements[n], costs[i], regret[i], same) for i, n in enumerate(names)]
+        order = {r.name: (_steps(r.regret[1], same), r.lost, _steps(r.regret[0], same), i)
+                 for i, r in enumerate(rivals)}
+        least = min(rivals, key=lambda r: order[r.name])
+        others = sorted(rivals[1:], key=lambda r: order[r.name])
+        binding = Counter(self.scenarios.binding(self.demands[names[0]], self.cores)[1:])
+        count = len(self.scenarios) - 1
+        return Robustness(count, self.seed, self.spread,
+                          "throughput" if self.rates is None else "host cores",
+                          float(1 - reached.mean()), (rivals[0], *others), least.name,
+                          {n: k / count for n, k in binding.most_common()}, self.drivers(costs[0, 1:]))
+
+    def rival(self, name: str, placement: Placement, cost: Vector, regret: Vector, same: float) -> Rival:
+        values = 1 / cost if self.rates is None else cost
+        demand = self.demands[name]
+        met = None
+        if self.rates is not None:
+            cores = max(self.cores, int(placement.uses(self.instance.last)))
+            met = float((self.scenarios.throughput(demand, cores)[1:] >= self.rates[1:]).mean())
+        finite = np.isfinite(regret)
+        low, middle, high = (_quantile(values[1:], q) for q in (0.1, 0.5, 0.9))
+        states = {s: f"{self.instance.target.places[p].name}/{t}" for s, (p, t) in placement.states.items()}
+        mean = _rounded(float(regret.mean())) if regret.size else None
+        told = (mean, _quantile(regret, 0.9), _rounded(float(regret.max())) if regret.size else None)
+        return Rival(name, states, _rounded(float(values[0])), low, middle, high, met,
+                     float((regret <= same).mean()) if regret.size else 0.0, told,
+                     float(1 - finite.mean()) if regret.size else 0.0)
+
+    def drivers(self, cost: Vector) -> tuple[Driver, ...]:
+        usable = np.isfinite(cost)
+        if usable.sum() < _ENOUGH or np.ptp(cost[usable]) <= 1e-9 * cost[usable].max():
+            return ()
+        figure = _ranks(cost[usable] if self.rates is not None else -cost[usable])
+        found = []
+        for name, values in self.inputs():
+            here = values[usable]
+            if here.std() > 0:
+                found.append(Driver(name, round(float(np.corrcoef(_ranks(here), figure)[0, 1]), 3)))
+        telling = [d for d in found if abs(d.correlation) >= _TELLING]
+        return tuple(sorted(telling, key=lambda d: -abs(d.correlation))[:_DRIVERS])
+
+    def inputs(self) -> Iterator[tuple[str, Vector]]:
+        """What was drawn, by name, over the scenarios but the centre."""
+        for parameter in self.instance.target.model:
+            if parameter.low < parameter.high:
+                yield parameter.name, np.array([t.model[parameter.name] for t in self.scenarios.targets[1:]])
+        for factor in FACTORS:
+            values = np.array([d.factors[factor] for d in self.scenarios.drawn[1:]])
+            yield f"traffic: {factor.replace('_', ' ')}", values
+
+
+def _identity(placement: Placement) -> tuple[object, ...]:
+    return (placement.nodes, *sorted(placement.states.items()))
+
+
+def _steps(value: float | None, step: float) -> float:
+    """What differs by less than the model's noise is the same; None is infinite."""
+    return math.inf if value is None else round(value / step)
+
+
+def _ranks(values: NDArray[np.float64]) -> Vector:
+    ranks = np.empty(len(values))
+    ranks[np.argsort(values, kind="stable")] = np.arange(len(values))
+    return ranks
+
+
+def _quantile(values: Vector, share: float) -> float | None:
+    """Infinite values count as the largest; None when the quantile is one."""
+    if not len(values):
+        return None
+    ordered = np.sort(values)
+    position = (math.floor if share <= 0.5 else math.ceil)(share * (len(ordered) - 1))
+    return _rounded(float(ordered[position]))
+
+
+def _rounded(value: float) -> float | None:
+    return float(f"{value:.6g}") if math.isfinite(value) else None
