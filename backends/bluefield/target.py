@@ -108,7 +108,7 @@ class BluefieldTarget(Target):
     def lookup_rate(self, rules: float) -> float:
         """Look-ups a second in a table of so many rules, linear in the logarithm of rules and rate between points."""
         points = [(k, math.log(self.model[name])) for k, name in LOOKUPS]
-        return math.exp(interpolate(points, rules / 1000)) * 1e6
+        return math.exp(interpolate(points, rules / 1000)) * 1e6 * self.model["switch_transfer"]
 
     def _lookup_ns(self, rules: float) -> float:
         return 1e9 / self.lookup_rate(rules)

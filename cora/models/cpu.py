@@ -37,6 +37,9 @@ LAYOUT = Layout(align=16, index_bytes=8, load=0.75)
 PRICES: Mapping[str, str] = {
     "rx": "rx_ns",
     "tx": "tx_ns",
+    # Receive and drop in the kernel's XDP hook, and what a redirect adds.
+    "xdp_rx": "xdp_rx_ns",
+    "xdp_redirect": "xdp_redirect_ns",
     "word": "word_ns",
     "branch": "branch_ns",
     "multiply": "multiply_ns",
@@ -72,7 +75,7 @@ class Cpu:
 
     Args:
         model: has the parameters of `PRICES`, `CURVE`, ``rx_ns``, ``tx_ns``, ``flow_packet_ns``, ``flow_bytes``,
-            ``further_record_ns``, ``shared_state_ratio`` and ``reference_llc_bytes`` under ``prefix``.
+            ``further_record_ns``, ``miss_share``, ``shared_state_ratio`` and ``reference_llc_bytes`` under ``prefix``.
         speed: cached work per second relative to the core of the figures; memory_speed: the same for cache misses.
         llc_bytes: last-level cache.
     """
@@ -101,9 +104,9 @@ class Cpu:
     def _price_of(self, operation: str) -> float:
         match operation:
             case "table_miss":
-                return self._get(CURVE[-1][1]) / self._memory_speed
+                return self._get(CURVE[-1][1]) * self._get("miss_share") / self._memory_speed
             case "line_miss":
-                return self._get("further_record_ns") / self._memory_speed
+                return self._get("further_record_ns") * self._get("miss_share") / self._memory_speed
             case "shared_write":
                 return self._get("flow_packet_ns") * (1 / self._get("shared_state_ratio") - 1) / self._speed
             case _:

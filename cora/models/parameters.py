@@ -50,11 +50,15 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Instance:
-    """One card of a family: the parameters whose values differ from the default card's."""
+    """One card of a family: the parameters whose values differ from the default card's.
+
+    ``bounds``: P10 and P90 where they are known otherwise than in proportion to the default card's.
+    """
 
     name: str
     description: str
     values: Mapping[str, float]
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -128,7 +132,10 @@ class Model:
             return self
         if name not in self.instances:
             raise unknown_name("card instance", name, self.instances, self.name)
-        return self.rescaled(self.instances[name].values)
+        instance = self.instances[name]
+        scaled = self.rescaled(instance.values)
+        changed = {n: replace(scaled.parameters[n], low=low, high=high) for n, (low, high) in instance.bounds.items()}
+        return replace(scaled, parameters={**scaled.parameters, **changed})
 
     def joined(self, other: Model, prefix: str) -> Model:
         """This model with another's parameters added under ``prefix`` (a card and the host it sits in)."""
@@ -244,12 +251,25 @@ def _numbers(name: str, row: Mapping[str, Any], path: Path) -> tuple[float, floa
 
 def _instance(name: str, row: object, parameters: Mapping[str, Parameter], path: Path) -> Instance:
     if not isinstance(row, dict) or not isinstance(row.get("description"), str) \
-            or not isinstance(row.get("values"), dict):
+            or not isinstance(row.get("values"), dict) or not isinstance(row.get("bounds", {}), dict):
         raise fail(Kind.BAD_MODEL, f"instance {name} needs a description and [instance.{name}.values]",
                    where=str(path))
-    for parameter, value in row["values"].items():
+    bounds = row.get("bounds", {})
+    for parameter in (*row["values"], *bounds):
         if parameter not in parameters:
             raise fail(Kind.BAD_MODEL, f"instance {name} sets the unknown parameter {parameter}", where=str(path))
+    for parameter, value in row["values"].items():
         if not isinstance(value, int | float):
             raise fail(Kind.BAD_MODEL, f"instance {name}: {parameter} is no number", where=str(path))
-    return Instance(name, row["description"], {k: float(v) for k, v in row["values"].items()})
+    values = {k: float(v) for k, v in row["values"].items()}
+    for parameter, pair in bounds.items():
+        value = values.get(parameter, parameters[parameter].value)
+        if not _is_band(pair, value):
+            raise fail(Kind.BAD_MODEL, f"instance {name}: the bounds of {parameter} must be two numbers around "
+                                       f"{value:g}", where=str(path))
+    return Instance(name, row["description"], values, {k: (float(v[0]), float(v[1])) for k, v in bounds.items()})
+
+
+def _is_band(pair: object, value: float) -> bool:
+    return isinstance(pair, list) and len(pair) == 2 and all(isinstance(n, int | float) for n in pair) \
+        and bool(pair[0] <= value <= pair[1])

@@ -200,7 +200,7 @@ def test_a_recall_holds_the_packet_where_the_owner_is() -> None:
 
 def test_a_decided_packet_pays_the_small_table_and_the_flows_table() -> None:
     assert demand(BLUEFIELD.rule(program(WEAK), None, SWITCH, 30_000)) == pytest.approx(
-        {"switch-pipeline": 1e9 / 105e6 + 1e9 / 58e6})
+        {"switch-pipeline": 1e9 / 105e6 + 1e9 / 62e6})
     assert isinstance(BLUEFIELD.rule(program(WEAK), None, ARM, 10), Refusal)
     assert isinstance(AGILIO.rule(program(WEAK), None, NIC, 10), Refusal)
 
