@@ -54,7 +54,7 @@ from cora.models.target import Refusal
 PLACE = "switch"
 
 # Header fields that rules can match (mlx5 flow items: eth, vlan, ipv4, ipv6, tcp, udp, icmp, icmp6).
-_MATCHED: dict[str, tuple[str, ...]] = {
+MATCHED: dict[str, tuple[str, ...]] = {
     "eth": ("dst", "src", "type", "tags"),
     "vlan": ("pcp", "dei", "vid"),
     "ipv4": ("version", "ihl", "dscp", "ecn", "ttl", "proto", "src", "dst"),
@@ -135,7 +135,7 @@ def _state_of(node: StoreEntry | Touch | Delete) -> str:
 def _load(node: Load) -> str | None:
     if node.header.startswith(QUOTED):
         return "the packet quoted in an ICMP error lies deeper than the switch's parser reads"
-    if node.field not in _MATCHED.get(node.header, ()):
+    if node.field not in MATCHED.get(node.header, ()):
         return f"the switch's rules cannot match '{node.header}.{node.field}'"
     return None
 
@@ -188,7 +188,7 @@ def _terminator(facts: Facts, node: Terminator, vlan_tags: int) -> str | None:
 def _extract(node: Extract, vlan_tags: int) -> str | None:
     if node.header.startswith(QUOTED):
         return "the packet quoted in an ICMP error lies deeper than the switch's parser reads"
-    if node.header not in _MATCHED:
+    if node.header not in MATCHED:
         return f"the switch's rules cannot check an {node.header} header"
     if node.header == "eth" and node.limit > vlan_tags:
         return f"it reads up to {node.limit} VLAN tags: the switch matches at most {vlan_tags}"

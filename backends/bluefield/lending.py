@@ -6,10 +6,11 @@ them. Packets may overtake each other in the gap, and time-outs are as coarse as
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from cora.backends.bluefield.eswitch import facts_of
-from cora.ir.nodes import Cast, Const, FragmentState, Instruction, Load, Lookup, MapState, MeterState, Program, State
+from cora.analysis.accesses import components_of
+from cora.analysis.sharding import sharding_of
+from cora.ir.nodes import FragmentState, MapState, MeterState, Program, State
 from cora.models.target import Refusal
 
 SECOND = 10**9
@@ -53,22 +54,21 @@ def _rule_reason(state: MapState | MeterState, slack_seconds: float) -> str | No
     return None
 
 
+# Headers above IP: the packets of one entry have one of them.
+_TRANSPORT = {"l4": "l4", "tcp": "l4", "udp": "l4", "icmp": "icmp", "icmp6": "icmp6"}
+
+
 def rules_per_entry(program: Program, state: State) -> int:
-    """Rules that one lent entry takes: one for each key of packet fields it is found by, so both directions of a flow.
+    """Rules that one lent entry takes: one for each way packets find it, so both directions of a flow.
+
+    Ways that differ in the transport header alone count once: an entry is of one protocol. Packets quoted in ICMP
+    errors meet no rule.
     """
-    definitions = facts_of(program).definitions
-    found = {(n.key, tuple(_origin(definitions, v.name) for v in n.operands))
-             for b in program.blocks if isinstance(n := b.terminator, Lookup) and n.state == state.name}
-    return max(1, len(found))
-
-
-def _origin(definitions: Mapping[str, Instruction], name: str) -> str:
-    """Where a key's operand comes from: two look-ups by one header field are one rule."""
-    match definitions.get(name):
-        case Load(header=header, field=field):
-            return f"{header}.{field}"
-        case Const(value=value):
-            return str(value)
-        case Cast(operand=operand):
-            return _origin(definitions, operand.name)
-    return f"%{name}"
+    sharding = sharding_of(program)[components_of(program)[state.name]]
+    found: dict[str, set[tuple[object, ...]]] = {}
+    for anchor in sharding.anchors:
+        if anchor.state == state.name and not anchor.quoted:
+            above = next((_TRANSPORT[p.header] for p in anchor.parts if p.header in _TRANSPORT), "")
+            found.setdefault(above, set()).add((anchor.key, anchor.ports, tuple(map(str, anchor.parts))))
+    any_protocol = len(found.pop("", ()))
+    return max(1, any_protocol + max((len(ways) for ways in found.values()), default=0))

@@ -11,7 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from cora.analysis.accesses import AccessRates, entry_bytes
+from cora.analysis.decided import RuleTemplate
 from cora.backends.bluefield import lending
+from cora.backends.bluefield.decided import refuse_rule
 from cora.backends.bluefield.eswitch import facts_of, refuse_block, refuse_state, rules_of
 from cora.backends.host.target import HostPlace, host_model
 from cora.ir.nodes import Block, Branch, MapState, MeterState, Program, State, Switch
@@ -219,11 +221,12 @@ class BluefieldTarget(Target):
         held = {"record": 2.0, "branch": 2.0}
         return self._host.operations(held) if owner == HOST else {CORES: self._arm.price(held)}
 
-    def rule(self, program: Program, template: object, place: int, rules: int) -> Demand | Refusal:
+    def rule(self, program: Program, template: RuleTemplate, place: int, rules: int) -> Demand | Refusal:
         if place != SWITCH:
             return super().rule(program, template, place, rules)
         # A small table tells the ways in apart, then one look-up among the flows' rules.
-        return {PIPELINE: self._lookup_ns(1000) + self._lookup_ns(rules)}
+        served: Demand = {PIPELINE: self._lookup_ns(1000) + self._lookup_ns(rules)}
+        return refuse_rule(template, len(program.ports)) or served
 
     def code_size(self, program: Program, block: Block, place: int) -> int:
         return 0 if place == SWITCH else round(sum(block_operations(block, WORD_BITS).values()))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cora.analysis.accesses import AccessRates
+from cora.analysis.decided import RuleTemplate
 from cora.ir.nodes import Block, Program, State
 from cora.ir.span import Span
 from cora.models.parameters import Model
@@ -161,13 +162,14 @@ class Target(ABC):
         """What a packet at the owner that needs a lent entry adds to taking it back: it is held meanwhile."""
         return self._lends_nothing(states[0], near)
 
-    def rule(self, program: Program, template: object, place: int, rules: int) -> Demand | Refusal:
+    def rule(self, program: Program, template: RuleTemplate, place: int, rules: int) -> Demand | Refusal:
         """What a packet pays for the rules of decided flows at a place in restart mode, or why a path is no rule there.
 
         Paid by every packet that is looked up, served or not: whether a rule matches is known only afterwards.
         ``rules``: installed in all.
         """
-        return Refusal("rules", self.places[place].name, f"{self.places[place].name} keeps no rules of decided flows")
+        name = self.places[place].name
+        return Refusal(template.component, name, f"{name} keeps no rules of decided flows", template.anchor.span)
 
     def _lends_nothing(self, state: State, near: int) -> Refusal:
         return Refusal(state.name, self.places[near].name,

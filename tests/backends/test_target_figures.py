@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from state_zoo import LOADS, SPAN, ZOO, A, B, block, flows, meter, program, used
 
+from cora.analysis.decided import RuleTemplate
+from cora.analysis.sharding import Anchor
 from cora.ir import nodes
-from cora.ir.nodes import State
+from cora.ir.nodes import Block, State
 from cora.models import registry
 from cora.models.target import Refusal, Target
 
@@ -86,6 +89,10 @@ MICRO = ("rx", "tx", "compute", "crc", "rule", "rule_many", "probe", "probe_many
          "encap_many", "line_read", "lookup_10", "lookup_30", "lookup_40", "lookup_100", "lookup_1000", "lookup_2000")
 
 
+TEMPLATE = RuleTemplate("flows", (), (), Anchor("flows", "flows", "fwd", "here", ("wire",), (), SPAN), (), (), (), (),
+                        (), (), (), None, "wire", "", frozenset())
+
+
 def figures(target: Target) -> Iterator[object]:
     """Everything a target says about the zoo of states and the blocks."""
     yield target.exponent
@@ -113,9 +120,10 @@ def figures(target: Target) -> Iterator[object]:
 
 def lending(target: Target) -> Iterator[object]:
     """Everything a target says about lending entries of the zoo's tables."""
-    tables: list[State] = [flows("conns", keys=2, slack=10**9, strict_order=False),
+    tables: list[State] = [flows(slack=10**9, strict_order=False),
                            meter(slack=10**9, exact=False, strict_order=False)]
-    asked = program(*tables)
+    end = Block("out", (), (), nodes.Forward("wire", SPAN), SPAN)
+    asked = program(*tables, blocks=(replace(block(*LOADS), terminator=nodes.Jump("out", (), SPAN)), end))
     for owner in range(len(target.places)):
         for near in range(owner):
             for state in tables:
@@ -125,7 +133,7 @@ def lending(target: Target) -> Iterator[object]:
                     for entries in (5000, 10**6, 3 * 10**6):
                         yield target.install(asked, (state,), near, owner, tier.name, entries)
                     yield target.recall(asked, (state,), near, owner, tier.name, 5000)
-        yield [d for n in (1000, 10**5) if not isinstance(d := target.rule(asked, None, owner, n), Refusal)]
+        yield [target.rule(asked, TEMPLATE, owner, n) for n in (1000, 10**5)]
 
 
 def micro(target: Target, place: int) -> Iterator[object]:
