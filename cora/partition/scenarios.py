@@ -21,12 +21,12 @@ import numpy as np
 from cora.analysis.accesses import capacity_of
 from cora.analysis.demand import expiries_per_packet, rates_of
 from cora.analysis.profile import PathUse, Profile, StateUse, WindowUse
-from cora.ir.nodes import Insert, Program
+from cora.ir.nodes import Program
 from cora.models.parameters import samples
 from cora.models.target import Target
 from cora.partition.instance import Instance, Vector
 from cora.partition.placement import Placement
-from cora.partition.ways import Prices, Traffic, Use, account_of, hosted_ports
+from cora.partition.ways import Prices, Traffic, Use, account_of, hosted_ports, makes_entries
 
 # The standard normal's 90 % quantile, and where draws are cut.
 _Z90 = 1.2815515655446004
@@ -190,13 +190,6 @@ def _hosted_share(instance: Instance) -> float:
     arrived = {name: packets for name, (packets, _) in instance.profile.ports.items()}
     total = sum(arrived.values())
     return sum(n for name, n in arrived.items() if name in hosted) / total if total else 0.0
-
-
-def makes_entries(program: Program, path: PathUse) -> bool:
-    """Whether a packet of the path makes an entry in a table."""
-    ends = {b.label: b.terminator for b in program.blocks}
-    return any(isinstance(ends[label], Insert) and outcome == "ok"
-               for label, outcome in zip(path.blocks, path.outcomes, strict=False))
 
 
 class _TrafficSampler:

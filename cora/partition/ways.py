@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from cora.analysis.accesses import AccessRates
-from cora.ir.nodes import Forward, Meta, Program, Reject, Switch
+from cora.ir.nodes import Forward, Insert, Meta, Program, Reject, Switch
 from cora.models.target import Demand, Refusal, Target
 from cora.partition.instance import Instance, Vector
 from cora.partition.placement import Placement
@@ -166,6 +166,12 @@ def port_of(program: Program, path: Steps) -> str | None:
         return program.ports[int(path.outcomes[0])].name
     rest = [i for i in range(len(program.ports)) if i not in {v for v, _ in end.cases}]
     return program.ports[rest[0]].name if len(rest) == 1 else None
+
+
+def makes_entries(program: Program, path: Steps) -> bool:
+    """Whether a packet of the path makes an entry in a table."""
+    return any(isinstance(program.block(label).terminator, Insert) and outcome == "ok"
+               for label, outcome in zip(path.blocks, path.outcomes, strict=False))
 
 
 class Prices:

@@ -147,7 +147,7 @@ def exercising_packets(program: Program, seed: int = 0, count: int = 600, option
 
     The same program, seed and count give the same packets on every machine.
     """
-    search = _Search(program, RandomChoices(seed), options)
+    search = Search(program, RandomChoices(seed), options)
     while len(search.sent) < count:
         if len(search.sent) < count // 2 and search.coverage.missed:
             search.step(count)
@@ -174,7 +174,7 @@ def covering_packets(program: Program, seed: int = 0, budget: int = 400, options
     The same program, seed and budget give the same packets on every machine. The sequence ends with the last packet
     that took a new outcome.
     """
-    search = _Search(program, RandomChoices(seed), options)
+    search = Search(program, RandomChoices(seed), options)
     while len(search.sent) < budget and search.coverage.missed:
         search.step(budget)
     return Covering(tuple(search.sent[:search.useful]), search.coverage)
@@ -200,7 +200,9 @@ class _Visit:
     step: TraceStep
 
 
-class _Search:
+class Search:
+    """Sends packets to a reference and aims at outcomes that were never taken."""
+
     def __init__(self, program: Program, choices: Choices, options: Options) -> None:
         self.program = program
         self.choices = choices
@@ -250,10 +252,14 @@ class _Search:
                 # One that is given as plain bytes cannot be changed field by field: it only stands in for a better one.
                 if not visits or (spec.raw_above is None and spec.raw is None and spec.quoted_raw is None):
                     visits.append(_Visit(spec, values, s))
+        self.saw(spec, own)
         if self.coverage.add(trace):
             self.useful = len(self.sent)
             if spec.raw is None:
                 self.traffic.corpus.append(spec)
+
+    def saw(self, spec: Spec, own: Sequence[TraceStep]) -> None:
+        """What a packet did by itself; for searches that look for more than outcomes."""
 
     def aimed(self, edge: Edge) -> Iterator[Spec]:
         """Packets that may take an outcome of a block that was reached."""
@@ -606,9 +612,9 @@ _SOLVERS: dict[type, _Solve] = {
     nodes.Load: Solver.load, nodes.Meta: Solver.meta, nodes.Cast: Solver.cast, nodes.Unary: Solver.unary,  # type: ignore[dict-item]
     nodes.Select: Solver.select, nodes.Compare: Solver.compare, nodes.Binary: Solver.binary,  # type: ignore[dict-item]
 }
-_AIMS: dict[type, Callable[[_Search, _Visit, str], Iterator[Spec]]] = {
-    nodes.Branch: _Search.at_branch, nodes.Switch: _Search.at_switch, nodes.Lookup: _Search.at_lookup,
-    nodes.Insert: _Search.at_insert, nodes.Police: _Search.at_police, nodes.Extract: _Search.at_extract,
-    nodes.TrackFragment: _Search.at_fragment, nodes.IsFragment: _Search.at_fragment,
-    nodes.HasHeader: _Search.at_header,
+_AIMS: dict[type, Callable[[Search, _Visit, str], Iterator[Spec]]] = {
+    nodes.Branch: Search.at_branch, nodes.Switch: Search.at_switch, nodes.Lookup: Search.at_lookup,
+    nodes.Insert: Search.at_insert, nodes.Police: Search.at_police, nodes.Extract: Search.at_extract,
+    nodes.TrackFragment: Search.at_fragment, nodes.IsFragment: Search.at_fragment,
+    nodes.HasHeader: Search.at_header,
 }

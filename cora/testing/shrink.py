@@ -33,6 +33,11 @@ def shrink(text: str, packets: Sequence[Packet], fails: Fails, max_runs: int = 4
     return text, _fewer(left, lambda kept: fails(program, kept), budget)
 
 
+def fewer(items: list[T], fails: Callable[[list[T]], bool], runs: int) -> list[T]:
+    """Without as many items as possible, ``fails`` still holding; it is called at most ``runs`` times."""
+    return _fewer(items, fails, _Budget(runs))
+
+
 class _Budget:
     def __init__(self, runs: int) -> None:
         self.left = runs

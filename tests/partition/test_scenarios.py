@@ -15,9 +15,9 @@ from cora.models.softmin import softmin
 from cora.partition.baselines import NAMES, Aim, Rules, baseline
 from cora.partition.instance import Instance, build
 from cora.partition.placement import Placement, demand_of
-from cora.partition.scenarios import NO_SPREAD, Scenarios, Spread, makes_entries
+from cora.partition.scenarios import NO_SPREAD, Scenarios, Spread
 from cora.partition.units import units_of
-from cora.partition.ways import AccessUse, account_of, port_of
+from cora.partition.ways import AccessUse, account_of, makes_entries, port_of
 
 
 def placements(instance: Instance) -> list[Placement]:

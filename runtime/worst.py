@@ -1,0 +1,318 @@
+"""The traffic that would hurt a plan most: found by trying packets, checked by profiling, and written as a capture."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path as File
+
+import numpy as np
+
+from cora.analysis.demand import rates_of
+from cora.analysis.paths import Path, enumerate_paths, number_paths
+from cora.analysis.profile import PathUse, Profile
+from cora.engine.results import Options
+from cora.frontends.traffic.writer import PcapWriter
+from cora.ir.nodes import Drop, Forward, Insert, Lookup, Police, Program, Reject
+from cora.models.parameters import samples
+from cora.partition.instance import Instance, Vector
+from cora.partition.placement import Placement
+from cora.partition.uncertainty import band
+from cora.partition.ways import Steps, Traffic, port_of
+from cora.partition.worst import Costs, mixed, ranked
+from cora.testing.floods import FRAGMENT, Field, Flood, Floods, PathKey, Witnesses, mac_of
+from cora.testing.frames import NAMES, Spec, build
+
+SEED = 1
+# Packets of a flood once it lasts.
+BODY = 20_000
+# Paths for which floods are tried, and floods that are run natively.
+_TRIED = 40
+_RUN = 3
+# Paths of a program that are ranked all; beyond, only those that packets were found for.
+_MOST_PATHS = 20_000
+# Shares of all packets that the flood makes up, and parts of a packet's cost that are told.
+SHARES = (0.01, 0.1, 0.5, 1.0)
+_PARTS = 4
+_SAMPLES = 50
+
+
+@dataclass(frozen=True)
+class Cost:
+    """A part of what one packet uses of the resource that binds; ``line`` of the program's source, 0 for none."""
+
+    what: str
+    line: int
+    amount: float
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The traffic, and what a plan carries of it with its cores (packets/s).
+
+    ``packets``: what they are; ``path``: what the program does with them, ``id`` its number. ``throughput_pps``: when
+    all traffic is like this, with P10 and P90. ``shares``: (share of all packets, what is carried in all). ``binding``:
+    the resource, with what one packet uses of it. ``measured_share``: of the flood's packets in a native run those that
+    took the path. ``bound_pps``: no path of the program, with packets or not, leaves less; None where it has too many.
+    """
+
+    packets: str
+    frame: int
+    port: str
+    id: int
+    path: str
+    throughput_pps: float
+    low_pps: float
+    high_pps: float
+    shares: tuple[tuple[float, float], ...]
+    binding: str
+    unit: str
+    per_packet: float
+    costs: tuple[Cost, ...]
+    measured_share: float
+    opening: int
+    filling: int
+    bound_pps: float | None
+    paths_with_packets: int
+    paths: int
+
+
+@dataclass(frozen=True)
+class Found:
+    """The report with the flood itself, and the flags that assign its packets to ports."""
+
+    report: Worst
+    flood: Flood
+    port_map: tuple[str, ...]
+
+
+def worst_traffic(instance: Instance, placement: Placement, cores: int, *, seed: int = SEED,
+                  options: Options | None = None) -> Found | None:
+    """Search it; None when no packet that was tried can be sent again and again."""
+    return _Search(instance, placement, cores, seed, options or Options()).found()
+
+
+def write_flood(flood: Flood, path: File | str, body: int = BODY) -> int:
+    """Write a flood as a capture: what opens it, then ``body`` packets. Returns the number of packets.
+
+    Raises:
+        CoraError: `Kind.CANNOT_WRITE`.
+    """
+    count = len(flood.opening) + flood.fills + body
+    with PcapWriter(path) as writer:
+        for packet in itertools.islice(flood.packets(), count):
+            writer.write(packet.time_ns, packet.frame, packet.wirelen)
+    return count
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A flood as it ran natively: the profile, and shares of paths once it lasted."""
+
+    flood: Flood
+    profile: Profile
+    mix: Mapping[int, float]
+    rate: float
+    demand: Vector
+    traffic: Traffic
+
+
+class _Search:
+    def __init__(self, instance: Instance, placement: Placement, cores: int, seed: int, options: Options) -> None:
+        self.instance, self.placement, self.cores, self.options = instance, placement, cores, options
+        self.program: Program = instance.program
+        self.witnesses = Witnesses(self.program, seed, options)
+        self.numbering = number_paths(self.program)
+
+    def found(self) -> Found | None:
+        keys = list(self.witnesses.run())
+        costs = self.costs([Path(0, *key) for key in keys])
+        # Of floods that are as bad, the one that takes least to begin.
+        floods = sorted(self.floods(costs, keys), key=lambda pair: (float(f"{pair[0]:.2g}"), pair[1].fills,
+                                                                    len(pair[1].opening)))
+        port_map = tuple(f"{p.name}=mac:{mac_of(i)}" for i, p in enumerate(self.program.ports))
+        runs: list[_Run] = []
+        for estimate, flood in floods[:_RUN]:
+            if runs and min(r.rate for r in runs) <= estimate:
+                break
+            runs.append(self.run(flood, port_map))
+        if not runs:
+            return None
+        worst = min(runs, key=lambda r: r.rate)
+        return Found(self.report(worst, len(keys)), worst.flood, port_map)
+
+    def costs(self, paths: Sequence[Steps]) -> Costs:
+        return Costs(self.instance, self.placement, paths, self.cores)
+
+    def floods(self, costs: Costs, keys: Sequence[PathKey]) -> Iterator[tuple[float, Flood]]:
+        """(About the packets a second that are carried, flood), of the paths that may leave the least."""
+        maker = Floods(self.program, self.witnesses, self.options)
+        number = {key: i for i, key in enumerate(keys)}
+        new, same = costs.of_new_flows(), costs.of_one_packet()
+        least = np.inf
+        for bound, i in ranked(costs)[:_TRIED]:
+            if bound > least:
+                return
+            for flood in maker.of(keys[i]):
+                rows = new if flood.varied else same
+                demand = sum((share * rows[number[k]] for k, share in flood.mix.items() if k in number),
+                             np.zeros(rows.shape[1]))
+                known = sum(share for k, share in flood.mix.items() if k in number)
+                if known == 0 or not np.isfinite(demand).all():
+                    continue
+                rate = costs.reach(demand / known)
+                least = min(least, rate)
+                yield rate, flood
+
+    def run(self, flood: Flood, port_map: Sequence[str]) -> _Run:
+        """Run a flood natively and price what it does once it lasts."""
+        from cora.runtime.profiling import make_profile
+
+        before = len(flood.opening) + flood.fills
+        with tempfile.TemporaryDirectory() as folder:
+            capture = File(folder, "flood.pcap")
+            write_flood(flood, capture)
+            profile = make_profile(self.program, capture, port_map=port_map, options=self.options)
+        mix = _lasting(profile, before)
+        traffic = Traffic(_frame(flood.body), rates_of(self.program, profile))
+        costs = self.costs(profile.paths)
+        demand = np.array([mix.get(p.id, 0.0) for p in profile.paths]) @ costs.demands(traffic)
+        return _Run(flood, profile, mix, costs.reach(demand, traffic.frame), demand, traffic)
+
+    # The report.
+
+    def report(self, run: _Run, witnessed: int) -> Worst:
+        main = max(run.mix, key=lambda number: run.mix[number])
+        path = next(p for p in run.profile.paths if p.id == main)
+        steps = Path(path.id, path.blocks, path.outcomes)
+        costs = self.costs([steps])
+        loads = costs.loads(run.demand, run.traffic.frame)
+        column = int(loads.argmax())
+        resource = self.instance.resources[column]
+        parts = costs.parts(0, resource.name, run.traffic)
+        low, high = self.band(run)
+        return Worst(
+            packets=describe(run.flood, self.program), frame=round(run.traffic.frame),
+            port=port_of(self.program, path) or "", id=main, path=story(self.program, steps),
+            throughput_pps=_rounded(run.rate), low_pps=_rounded(low), high_pps=_rounded(high),
+            shares=tuple((s, _rounded(self.shared(run, s))) for s in SHARES),
+            binding=resource.name, unit=resource.unit, per_packet=_rounded(float(run.demand[column])),
+            costs=tuple(Cost(p.what, p.line, _rounded(p.amount)) for p in parts[:_PARTS]),
+            measured_share=run.mix[main], opening=len(run.flood.opening), filling=run.flood.fills,
+            bound_pps=self.bound(), paths_with_packets=witnessed, paths=self.numbering.count,
+        )
+
+    def band(self, run: _Run) -> tuple[float, float]:
+        """P10 and P90 over the model's parameter box."""
+        costs = self.costs(run.profile.paths)
+        weights = np.array([run.mix.get(p.id, 0.0) for p in run.profile.paths])
+        kind = type(self.instance.target)
+        rates = []
+        for model in samples(self.instance.target.model, _SAMPLES, SEED):
+            target = kind(model)
+            rates.append(costs.reach(weights @ costs.demands(run.traffic, None, target), run.traffic.frame, target))
+        return band(rates)
+
+    def shared(self, run: _Run, share: float) -> float:
+        """What is carried in all when a share of the packets is the flood's and the rest as in the plan's profile."""
+        profile = self.instance.profile
+        ids: dict[int, PathUse] = {p.id: p for p in (*profile.paths, *run.profile.paths)}
+        weights = {number: [0.0, 0.0] for number in ids}
+        for p in profile.paths:
+            weights[p.id][0] += p.packets / profile.packets
+        for number, part in run.mix.items():
+            weights[number][1] += part
+        costs = self.costs(list(ids.values()))
+        accesses = costs.accesses([[w[0] for w in weights.values()], [w[1] for w in weights.values()]])
+        rates = mixed(self.instance.rates, run.traffic.rates, share, accesses, self.instance)
+        frame = (1 - share) * profile.mean_frame + share * run.traffic.frame
+        mix = np.array([(1 - share) * a + share * b for a, b in weights.values()])
+        return costs.reach(mix @ costs.demands(Traffic(frame, rates)), frame)
+
+    def bound(self) -> float | None:
+        if self.numbering.count > _MOST_PATHS:
+            return None
+        costs = self.costs(list(enumerate_paths(self.program, _MOST_PATHS)))
+        return _rounded(ranked(costs)[0][0])
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.6g}")
+
+
+def _frame(spec: Spec) -> float:
+    return float(max(60, len(build(spec)[0])))
+
+
+def _lasting(profile: Profile, before: int) -> dict[int, float]:
+    """Shares of paths in the windows after the first half of what follows ``before`` packets."""
+    skipped = before + (profile.packets - before) // 2
+    seen, counts = 0, dict.fromkeys((p.id for p in profile.paths), 0)
+    for window in profile.windows:
+        if seen >= skipped:
+            for number, packets in window.paths:
+                counts[number] += packets
+        seen += window.packets
+    total = sum(counts.values())
+    if not total:
+        counts, total = {p.id: p.packets for p in profile.paths}, sum(p.packets for p in profile.paths)
+    return {number: n / total for number, n in counts.items() if n}
+
+
+def describe(flood: Flood, program: Program) -> str:
+    """The packets of a flood in words: ``60-byte TCP SYN on inside, each with another ipv4.src and l4.sport``."""
+    spec = flood.body
+    words = [f"{_frame(spec):.0f}-byte {_protocol(spec)} on {program.ports[spec.port].name}"]
+    if flood.varied:
+        words.append("each with another " + " and ".join(_field(f) for f in flood.varied))
+    else:
+        words.append("all the same")
+    if flood.fills:
+        words.append(f"after {flood.fills:,} of them have filled the table")
+    elif flood.opening:
+        words.append("after another packet that prepares for them" if len(flood.opening) == 1 else
+                     f"after {len(flood.opening)} others that prepare for them")
+    return ", ".join(words)
+
+
+def _field(field: Field) -> str:
+    return "fragment number" if field == FRAGMENT else ".".join(field)
+
+
+def _protocol(spec: Spec) -> str:
+    if spec.ethertype not in (0x0800, 0x86DD):
+        return f"frames of EtherType 0x{spec.ethertype:04x}"
+    family = "IPv4" if spec.ethertype == 0x0800 else "IPv6"
+    name = NAMES.get(spec.upper, "")
+    flags = spec.fields.get(("tcp", "flags"), 0x10)
+    bits = "+".join(n for bit, n in ((2, "SYN"), (16, "ACK"), (1, "FIN"), (4, "RST")) if flags & bit)
+    shown = f"{name.upper() or f'protocol {spec.upper}'} packets"
+    if name == "tcp":
+        shown = f"TCP {bits or 'without flags'} packets"
+    elif spec.quoted is not None or spec.quoted_raw is not None:
+        shown = f"{name.upper()} errors"
+    return f"{family} {'fragments of ' if spec.fragment is not None else ''}{shown}"
+
+
+def story(program: Program, path: Path) -> str:
+    """What happens to a packet of a path: what tables answer, then the verdict."""
+    told = []
+    for label, outcome in zip(path.blocks, path.outcomes, strict=False):
+        end = program.block(label).terminator
+        if isinstance(end, Lookup):
+            told.append(f"{end.state}{'.' + end.key if end.key else ''} {outcome}")
+        elif isinstance(end, Insert | Police):
+            told.append(f"{end.state} {'insert ' if isinstance(end, Insert) else ''}{outcome}")
+    end = program.block(path.blocks[-1]).terminator
+    match end:
+        case Forward(port=port):
+            told.append(f"forward {port}")
+        case Drop(reason=reason):
+            told.append(f'drop "{reason}"')
+        case Reject(reason=reason):
+            told.append(f'reject "{reason}"')
+        case _:
+            told.append("held")
+    return ", ".join(told)
