@@ -63,6 +63,8 @@ class Kind(Enum):
 
     BAD_PLAN = (501, "bad-plan-document")
     PLAN_VERSION = (502, "plan-version")
+    PLAN_INPUTS = (503, "plan-of-other-inputs")
+    BAD_BUDGET = (504, "bad-budget")
 
     NO_COMPILER = (601, "no-c-compiler")
     COMPILER_FAILED = (602, "c-compiler-failed")

@@ -16,7 +16,7 @@ for nic in agilio-cx bluefield2; do
 done
 cat <<'NEXT'
 
-next:  .venv/bin/cora show out/nat.agilio-cx.json --explain conns     why a table is where it is
+next:  .venv/bin/cora explain out/nat.agilio-cx.json conns            why a table is where it is
        .venv/bin/cora plan --help                                     your own program, capture, NIC and rate
        README.md                                                      the tour
 NEXT

@@ -1,6 +1,7 @@
 """The command line. One module a command, imported only when that command runs.
 
-Exit codes: 0 success; 2 something wrong with the input, told in one message; 130 interrupted; 70 a defect of Cora.
+Exit codes: 0 success; 1 a budget is overrun; 2 something wrong with the input, told in one message; 130 interrupted;
+70 a defect of Cora.
 """
 
 from __future__ import annotations
@@ -26,7 +27,11 @@ COMMANDS = {
     "profile": "Run a program on traffic and write what happens as a profile.",
     "traffic": "Make synthetic traffic as a capture.",
     "plan": "Decide what runs on the NIC and what on the host.",
-    "show": "Print a saved plan, explain a state's place, or compare two plans.",
+    "show": "Print a saved plan.",
+    "explain": "Say why a plan is as it is, and what would change it.",
+    "diff": "Print what two plans do differently.",
+    "compare": "Compare plans with the simple placements.",
+    "budget": "Print what each path costs; check it against a budget.",
     "replay": "Run a program on traffic; write the packets and the state it leaves.",
     "trace": "Follow one packet through the program.",
     "nics": "List the NICs and their models; hold the models against published figures.",
@@ -93,7 +98,8 @@ def app() -> None:
       cora profile nat.nf trace.pcap -o profile.json
       cora plan nat.nf --profile profile.json --nic agilio-cx --rate 40Gbps -o plan.json
 
-    Exit codes: 0 success, 2 something wrong with the input, 130 interrupted, 70 a defect of Cora.
+    Exit codes: 0 success, 1 a budget is overrun, 2 something wrong with the input, 130 interrupted, 70 a defect of
+    Cora.
     """
 
 

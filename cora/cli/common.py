@@ -16,7 +16,11 @@ from cora import documents
 from cora.errors import Kind, fail
 
 if TYPE_CHECKING:
+    from cora.analysis.profile import Profile
+    from cora.engine.results import Options
+    from cora.explain.subject import Subject
     from cora.ir.nodes import Program
+    from cora.plan.document import Plan
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,6 +48,20 @@ def traffic_options(function: F) -> F:
         click.option("--port-map", "port_map", multiple=True, metavar="PORT=RULE[,RULE]",
                      help="Packets that arrive on PORT: a source subnet, to:SUBNET, mac:ADDRESS, if:NAME, or * for the "
                           "rest; or 'initiator'. Repeatable. Default: the initiator's side is the first port."),
+    ):
+        function = option(function)
+    return function
+
+
+def inputs_options(function: F) -> F:
+    """What a plan was made from, for questions that its document alone does not answer."""
+    for option in (
+        click.option("--set", "settings", multiple=True, metavar="CONFIG=VALUE",
+                     help="The config values the plan was made with. Repeatable."),
+        click.option("--program", "nf", type=click.Path(), metavar="NF",
+                     help="The program of the plan; default: the file the plan names."),
+        click.option("--profile", "profile_file", type=click.Path(), metavar="FILE",
+                     help="The profile the plan was made from."),
     ):
         function = option(function)
     return function
@@ -199,12 +217,11 @@ def assumption(program: Program, port_map: tuple[str, ...]) -> str | None:
 
 
 @contextmanager
-def progress(label: str, total: int | None, slow: bool = False) -> Iterator[Callable[[int], None]]:
+def progress(label: str, total: int | None, least: int = PROGRESS_FROM) -> Iterator[Callable[[int], None]]:
     """A progress bar on long work, on a terminal only; yields a function that takes how far the work is.
 
-    ``slow``: every packet takes long, so that a bar is worth it from fewer on.
+    ``least``: below this much work the bar only flickers.
     """
-    least = PROGRESS_FROM // 50 if slow else PROGRESS_FROM
     if not sys.stderr.isatty() or (total is not None and total < least):
         yield lambda _done: None
         return
@@ -237,3 +254,53 @@ def table(rows: list[list[str]], header: list[str]) -> str:
 
 def _is_number(text: str) -> bool:
     return text.replace(",", "").replace(".", "").replace("%", "").replace("-", "").strip().isdigit() or not text
+
+
+def profile_of(program: Program, traffic: str | None, profile_file: str | None, port_map: tuple[str, ...],
+               captured_at: str | None, options: Options) -> Profile:
+    """The traffic of a command: a profile from a file, or made from a capture now.
+
+    Raises:
+        CoraError: `Kind.BAD_FLAG` when not exactly one of the two is given, and all that is wrong with it.
+    """
+    import cora
+    from cora.analysis.profile import load_profile
+
+    if (traffic is None) == (profile_file is None):
+        raise fail(Kind.BAD_FLAG, "give the traffic once: as a capture, or as a profile", where="--trace, --profile",
+                   hint="--trace capture.pcap, or --profile profile.json made by `cora profile`")
+    if profile_file is not None:
+        if port_map or captured_at:
+            raise fail(Kind.BAD_FLAG, "a profile has its packets already assigned", where="--port-map, --captured-at",
+                       hint="give these to `cora profile`")
+        check_profile(profile_file)
+        return load_profile(Path(profile_file))
+    assert traffic is not None, "one of the two is given"
+    with progress("packets", None) as tell:
+        profile = cora.profile(program, traffic, port_map=port_map, captured_at=captured_at, options=options,
+                               progress=tell)
+    for warning in profile.source["warnings"]:
+        note(f"warning: {warning}")
+    if (assumed := assumption(program, port_map)) is not None:
+        note(assumed)
+    return profile
+
+
+def subject_of_plan(found: Plan, nf: str | None, settings: tuple[str, ...], profile_file: str) -> Subject:
+    """A plan with the program and profile it was made from.
+
+    Raises:
+        CoraError: `Kind.BAD_FLAG` when the plan names no program; `Kind.PLAN_INPUTS` when these are other ones; all
+            that is wrong with the files.
+    """
+    import cora
+    from cora.analysis.profile import load_profile
+    from cora.explain.subject import subject_of
+
+    file = nf or next((s.source.file for s in found.states), None)
+    if file is None:
+        raise fail(Kind.BAD_FLAG, "the plan has no state and so names no program", where="--program",
+                   hint="give the program: --program NF")
+    check_inputs(file)
+    check_profile(profile_file)
+    return subject_of(found, cora.load(file, settings_of(settings)), load_profile(Path(profile_file)))

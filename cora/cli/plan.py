@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from cora.cli.common import (
-    assumption,
     check_inputs,
-    check_profile,
     complete_nic,
     complete_solver,
     json_option,
     keep_inputs,
     nf_argument,
-    note,
-    progress,
+    profile_of,
     settings_of,
     traffic_options,
     write_text,
 )
 from cora.errors import Kind, fail
-
-if TYPE_CHECKING:
-    from cora.analysis.profile import Profile
-    from cora.engine.results import Options
-    from cora.ir.nodes import Program
 
 
 @click.command("plan")
@@ -70,7 +60,7 @@ def command(nf: str, settings: tuple[str, ...], traffic: str | None, profile_fil
     # What can be refused at once is, before the traffic is run.
     registry.get(nic, instance)
     check_request(rate, cores, solver, time_limit)
-    profile = _profile(program, traffic, profile_file, port_map, captured_at, Options(ignore_checksums, headers_only))
+    profile = profile_of(program, traffic, profile_file, port_map, captured_at, Options(ignore_checksums, headers_only))
     found = cora.plan(program, profile, nic, rate=rate, cores=cores, solver=solver, time_limit=time_limit,
                       instance=instance)
     if output is not None:
@@ -83,28 +73,3 @@ def command(nf: str, settings: tuple[str, ...], traffic: str | None, profile_fil
     click.echo(render(found, sys.stdout.isatty(), everything))
     if output is not None:
         click.echo(f"written: {output}")
-
-
-def _profile(program: Program, traffic: str | None, profile_file: str | None, port_map: tuple[str, ...],
-             captured_at: str | None, options: Options) -> Profile:
-    import cora
-    from cora.analysis.profile import load_profile
-
-    if (traffic is None) == (profile_file is None):
-        raise fail(Kind.BAD_FLAG, "give the traffic once: as a capture, or as a profile", where="--trace, --profile",
-                   hint="--trace capture.pcap, or --profile profile.json made by `cora profile`")
-    if profile_file is not None:
-        if port_map or captured_at:
-            raise fail(Kind.BAD_FLAG, "a profile has its packets already assigned", where="--port-map, --captured-at",
-                       hint="give these to `cora profile`")
-        check_profile(profile_file)
-        return load_profile(Path(profile_file))
-    assert traffic is not None, "one of the two is given"
-    with progress("packets", None) as tell:
-        profile = cora.profile(program, traffic, port_map=port_map, captured_at=captured_at, options=options,
-                               progress=tell)
-    for warning in profile.source["warnings"]:
-        note(f"warning: {warning}")
-    if (assumed := assumption(program, port_map)) is not None:
-        note(assumed)
-    return profile

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cora.cli.common import (
+    PROGRESS_FROM,
     assumption,
     check_inputs,
     json_option,
@@ -60,7 +61,7 @@ def command(nf: str, settings: tuple[str, ...], traffic: str, packet: int | None
         with progress("packets", None) as tell:
             packet = first_dropped(program, traffic, dropped, port_map=port_map, captured_at=captured_at,
                                    options=options, progress=tell)
-    with progress("packets before", packet, slow=True) as tell:
+    with progress("packets before", packet, least=PROGRESS_FROM // 50) as tell:
         found = cora.trace(program, traffic, packet, port_map=port_map, captured_at=captured_at, options=options,
                            progress=tell)
     if as_json:

@@ -84,6 +84,37 @@ def plan(program: Program, profile: Profile, target: Target, *, rate_pps: float 
     return _Planner(instance, request).plan()
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What the best placement reaches, without the document.
+
+    Attributes:
+        throughput: packets/s with ``cores``, those it was given, or needs for the asked rate.
+        reach: the same placement's under each sample of the model's parameter box, in the order of the samples.
+        host_work: host cores' worth of work at the asked rate, else at the throughput.
+    """
+
+    throughput: float
+    cores: int
+    reach: tuple[float, ...]
+    host_work: float
+
+
+def outcome(program: Program, profile: Profile, target: Target, request: Request) -> Outcome:
+    """What `plan` would reach; a fraction of its work, for questions that plan many times.
+
+    Raises:
+        CoraError: as `plan`.
+    """
+    planner = _Planner(build(program, profile, target), request)
+    found = settle(planner.instance, planner.found())
+    reached = throughput(planner.instance, found.demand, found.cores)
+    rate = reached if request.rate_pps is None else float(request.rate_pps)
+    rows = planner.sampler.sampled(found.placement)
+    return Outcome(reached, found.cores, tuple(_reach(s, planner.scales, found.cores) for s in rows),
+                   host_cycles(planner.instance, found.demand, rate))
+
+
 def verify_plan(plan: Plan, program: Program, profile: Profile, target: Target) -> None:
     """Check a plan document, wherever it came from, against the program, profile and target it says it is for.
 

@@ -22,7 +22,8 @@ Row = tuple[str, ...]
 Table = tuple[str, Row, list[Row]]
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """A share with one digit behind the point; small ones are not rounded away."""
     if share and share < 0.0005:
         return "<0.1 %"
     return f"{100 * share:.1f} %"
@@ -73,7 +74,7 @@ def _lines(plan: Plan) -> list[str]:
         lines.append(f"  asked: {_asked_rate(plan)} at the mean frame of {plan.mean_frame:.0f} octets "
                      f"({LINE_OCTETS} more on the line)")
     lines += [f"  {figure_line(f)}" for f in plan.figures]
-    lines.append(f"  binding resource: {plan.binding}, {_percent(busiest.utilisation)} used of "
+    lines.append(f"  binding resource: {plan.binding}, {percent(busiest.utilisation)} used of "
                  f"{available(busiest.name, busiest.rate, busiest.unit)} at the planned rate")
     e = plan.evidence
     gap = "unknown" if e.gap is None else f"{100 * e.gap:.3f} %"
@@ -90,18 +91,18 @@ def _goal(goal: str, value: float) -> str:
 def _tables(plan: Plan) -> list[Table]:
     states: list[Row] = [(s.name, s.kind, f"{s.place}/{s.tier}", f"{s.amount:,} {s.unit}",
                           f"{s.accesses_per_packet:.3g}") for s in plan.states]
-    classes: list[Row] = [(_percent(c.share), "; ".join(c.history) or "-", c.verdict,
+    classes: list[Row] = [(percent(c.share), "; ".join(c.history) or "-", c.verdict,
                 c.starts if c.starts == c.ends else f"{c.starts} to {c.ends}") for c in plan.classes[:_CLASSES]]
     if len(plan.classes) > _CLASSES:
         rest = plan.classes[_CLASSES:]
-        classes.append((_percent(sum(c.share for c in rest)), f"{len(rest)} more classes", "", ""))
+        classes.append((percent(sum(c.share for c in rest)), f"{len(rest)} more classes", "", ""))
     crossings: list[Row] = [
-        (f"{c.from_place} to {c.to_place}", _percent(c.share), f"{c.before} to {c.after}",
+        (f"{c.from_place} to {c.to_place}", percent(c.share), f"{c.before} to {c.after}",
          f"{used(c.bytes, 'byte')}: {', '.join(_names(c.values))}" if c.values else "no values")
         for c in plan.crossings if c.share
     ]
     resources: list[Row] = [
-        (r.name, r.place, used(r.per_packet, r.unit), available(r.name, r.rate, r.unit), _percent(r.utilisation))
+        (r.name, r.place, used(r.per_packet, r.unit), available(r.name, r.rate, r.unit), percent(r.utilisation))
         for r in sorted(plan.resources, key=lambda r: -r.utilisation) if r.per_packet
     ]
     others: list[Row] = [(a.name, *_alternative(plan, a)) for a in plan.alternatives]
@@ -159,7 +160,7 @@ def _refusals(plan: Plan, everything: bool) -> list[str]:
     return lines
 
 
-def _reasons(plan: Plan) -> list[str]:
+def reasons(plan: Plan) -> list[str]:
     """Why states are where they are; states with the same reason are one line."""
     grouped: dict[str, list[str]] = {}
     for s in plan.states:
@@ -175,16 +176,17 @@ def summary(plan: Plan, everything: bool = False) -> str:
     out = _lines(plan)
     for title, head, rows in _tables(plan):
         if rows:
-            out += ["", title, *_columns(head, rows)]
+            out += ["", title, *columns(head, rows)]
         if title == "States":
-            out += ["", "Why there", *_reasons(plan)]
+            out += ["", "Why there", *reasons(plan)]
     refused = _refusals(plan, everything)
     if refused:
         out += ["", "What could not be elsewhere, and why", *refused]
     return "\n".join(out) + "\n"
 
 
-def _columns(head: Row, rows: Sequence[Row]) -> list[str]:
+def columns(head: Row, rows: Sequence[Row]) -> list[str]:
+    """A table as lines, columns as wide as they need."""
     widths = [max(len(r[i]) for r in (head, *rows)) for i in range(len(head))]
     return ["  " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
             for row in (head, *rows)]
@@ -214,7 +216,7 @@ def render(plan: Plan, terminal: bool = False, everything: bool = False) -> str:
         console.print(table)
         if title == "States":
             console.print(Text("\nWhy there", style="bold"))
-            console.print(*(Text(line) for line in _reasons(plan)), sep="\n")
+            console.print(*(Text(line) for line in reasons(plan)), sep="\n")
     refused = _refusals(plan, everything)
     if refused:
         console.print(Text("\nWhat could not be elsewhere, and why", style="bold"))
@@ -241,7 +243,7 @@ def explain(plan: Plan, state: str) -> str:
     lines = [f"{s.name} ({s.kind}) is kept at {s.place}, in {s.tier}.", f"  declared at {source}",
              f"  takes {s.amount:,} {s.unit} there; {s.entries:,} entries of {s.entry_bytes} bytes at most in this "
              f"traffic, {s.working_set_bytes:,} bytes used within a window",
-             f"  {_accesses(s)}; the most used entry gets {_percent(s.hottest)} of the accesses",
+             f"  {_accesses(s)}; the most used entry gets {percent(s.hottest)} of the accesses",
              "", "What binds the plan:", f"  {_binding(plan)}", "", "Elsewhere:"]
     for move in s.moves:
         lines.append(f"  at {move.where}: {'' if move.possible else 'not possible: '}{move.reason}")
@@ -270,7 +272,7 @@ def _accesses(s: StatePlacement) -> str:
 def _binding(plan: Plan) -> str:
     r = next(x for x in plan.resources if x.name == plan.binding)
     return (f"{r.name} at {r.place}: a packet takes {used(r.per_packet, r.unit)}, available: "
-            f"{available(r.name, r.rate, r.unit)}; {_percent(r.utilisation)} used at the planned rate; the plan ends "
+            f"{available(r.name, r.rate, r.unit)}; {percent(r.utilisation)} used at the planned rate; the plan ends "
             f"at {mpps(plan.throughput_pps)}")
 
 

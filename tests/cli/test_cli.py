@@ -330,18 +330,18 @@ def test_show_explains_and_compares(cora: Run, tmp_path: Path) -> None:
     for nic in ("agilio-cx", "bluefield2"):
         files.append(str(tmp_path / f"{nic}.json"))
         assert cora("plan", NAT, "--trace", OFFICE, *MAP, "--nic", nic, "--cores", "1", "-o", files[-1]).code == 0
-    assert "conns" in cora("show", files[0], "--explain", "conns").out
-    assert "target: agilio-cx -> bluefield2" in cora("show", files[0], "--diff", files[1]).out
+    assert "conns" in cora("explain", files[0], "conns").out
+    assert "target: agilio-cx -> bluefield2" in cora("diff", files[0], files[1]).out
     assert cora("show", files[0], "--json").out == Path(files[0]).read_text()
-    assert "alike" in cora("show", files[0], "--diff", files[0]).out
-    assert json.loads(cora("show", files[0], "--explain", "conns", "--json").out)["state"]["name"] == "conns"
-    assert json.loads(cora("show", files[0], "--diff", files[1], "--json").out)["target"] == ["agilio-cx", "bluefield2"]
+    assert "alike" in cora("diff", files[0], files[0]).out
+    assert json.loads(cora("explain", files[0], "conns", "--json").out)["state"]["name"] == "conns"
+    assert json.loads(cora("diff", files[0], files[1], "--json").out)["target"] == ["agilio-cx", "bluefield2"]
     assert "--all" not in cora("show", files[1], "--all").out
     changed = tmp_path / "changed.json"
     changed.write_text(Path(files[0]).read_text().replace('"place": "nic"', '"place": "host"', 1))
     refused = cora("show", str(changed))
     assert refused.code == 2 and "E501" in refused.err and "changed after it was made" in refused.err
-    wrong = cora("show", files[0], "--explain", "cons")
+    wrong = cora("explain", files[0], "cons")
     assert wrong.code == 2 and "conns" in wrong.err
 
 
@@ -505,3 +505,75 @@ def test_a_rate_never_takes_more_cores_than_a_larger_one(cora: Run, tmp_path: Pa
                  for rate in ("1pps", "10pps", "1kpps", "10kpps", "100kpps", "1Mpps")]
         cores = [json.loads(ran.out)["cores"] for ran in plans]
         assert cores == sorted(cores), cores
+
+
+@pytest.mark.needs("gcc")
+def test_questions_about_a_plan(cora: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    policer = "examples/policer.nf"
+    assert cora("profile", policer, OFFICE, "-o", "p.json").code == 0
+    for name, rate in (("a.json", "20Mpps"), ("b.json", "35Mpps")):
+        assert cora("plan", policer, "--profile", "p.json", "--nic", "bluefield2", "--rate", rate, "-o", name).code == 0
+    plain = cora("explain", "a.json")
+    assert "the binding resource" in plain.out and "limits4: " in plain.out and "--profile FILE" in plain.err
+    whole = cora("explain", "a.json", "--profile", "p.json")
+    assert whole.out.startswith(plain.out) and "1 host core more" in whole.out and "tried)" in whole.out
+    data = json.loads(cora("explain", "a.json", "--profile", "p.json", "--json").out)
+    assert len(data["more"]) > 10 and data["changes"]["tried"] > 5 and data["resources"][0]["users"]
+    assert json.loads(cora("explain", "a.json", "--json").out)["more"] is None
+    compared = cora("compare", "a.json", "b.json")
+    assert compared.out.count("best simple placement") == 2
+    again = cora("compare", policer, "--profile", "p.json", "--nic", "bluefield2", "--rate", "20Mpps")
+    assert compared.out.startswith(again.out)
+    assert [p["target"] for p in json.loads(cora("compare", "a.json", "b.json", "--json").out)] == 2 * ["bluefield2"]
+
+
+@pytest.mark.needs("gcc")
+def test_a_budget_is_checked_and_an_overrun_is_exit_code_1(cora: Run, tmp_path: Path,
+                                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "examples" / "policer.nf").read_text()
+    (tmp_path / "old.nf").write_text(text)
+    (tmp_path / "new.nf").write_text(text.replace("green { count", "green { count exceeding; count"))
+    for name in ("old", "new"):
+        assert cora("plan", f"{name}.nf", "--trace", OFFICE, "--nic", "host", "--cores", "1", "-o",
+                    f"{name}.json").code == 0
+    assert "written: b.json" in cora("budget", "old.json", "-o", "b.json").out
+    assert cora("budget", "old.json", "--check", "b.json").code == 0
+    over = cora("budget", "new.json", "--check", "b.json", "--tolerance", "0.1%")
+    assert over.code == 1 and "this change adds" in over.out and "of host-cores at host" in over.out
+    assert "new.nf:" in over.out and "green { count exceeding; count conforming; forward lan; }" in over.out
+    told = cora("budget", "new.json", "--check", "b.json", "--tolerance", "0.1%", "--json")
+    assert told.code == 1 and json.loads(told.out)["over"] is True
+    assert cora("budget", "new.json", "--check", "b.json", "--tolerance", "50%").code == 0
+    assert json.loads(cora("budget", "old.json", "--json").out)["format"] == "cora-budget"
+
+
+QUESTIONS = [
+    (["explain", "plan.json", "conns", "--profile", "p.json"], ["E701", "from the plan alone"]),
+    (["explain", "plan.json", "--program", NAT], ["E701", "--profile FILE"]),
+    (["explain", "plan.json", "--profile", "other.json"], ["E503", "another profile"]),
+    (["explain", "plan.json", "--profile", "plan.json"], ["E301", "this is a plan"]),
+    (["explain", "plan.json", "--profile", "p.json", "--set", "capacity=1000"], ["E503", "another program"]),
+    (["explain", "p.json"], ["E501", "this is no plan"]),
+    (["diff", "plan.json", "none.json"], ["E501", "none.json"]),
+    (["compare", "plan.json", "--cores", "1"], ["E701", "a saved plan has its traffic"]),
+    (["compare", NAT, "--profile", "p.json"], ["E701", "--rate, --cores"]),
+    (["budget", "plan.json", "--tolerance", "1%"], ["E701", "--check FILE"]),
+    (["budget", "plan.json", "--check", "plan.json"], ["E504", "this is no budget"]),
+    (["budget", "plan.json", "--check", "none.json"], ["E504", "cannot read"]),
+    (["budget", "plan.json", "-o", "plan.json"], ["E702", "a file that the command reads"]),
+]
+
+
+@pytest.mark.needs("gcc")
+def test_questions_that_make_no_sense_are_refused(cora: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, more in (("p.json", MAP), ("other.json", MAP[:2])):
+        assert cora("profile", NAT, OFFICE, *more, "-o", name).code == 0
+    assert cora("plan", NAT, "--profile", "p.json", "--nic", "host", "--cores", "1", "-o", "plan.json").code == 0
+    for args, words in QUESTIONS:
+        ran = cora(*args)
+        assert ran.code == 2 and all(w in ran.err for w in words), (args, ran)
+        assert ran.out == ""

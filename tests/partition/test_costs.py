@@ -29,7 +29,7 @@ def test_costs_add_up_to_the_resources() -> None:
     for wanted in ({"cores": 0}, {"cores": 2}, {"rate_pps": 5e6}, {"rate_pps": 18e6}):
         for refused in (frozenset(), frozenset({("conns", "nic")}), frozenset({("deny", "nic")})):
             try:
-                made = plan(program, nat_profile(program), target_of(refused=refused), **wanted)  # type: ignore[arg-type]
+                made = plan(program, nat_profile(program), target_of(refused=refused), **wanted)
             except CoraError:
                 continue
             same(made)
@@ -79,7 +79,7 @@ def test_users_of_a_resource_have_lines_and_shares() -> None:
     assert [u.amount for u in found] == sorted((u.amount for u in found), reverse=True)
     first = found[0]
     lookups = 8.0 if made.state("conns").tier == "slow" else 1.0
-    assert (first.subject, first.amount) == ("conns", pytest.approx(lookups))
+    assert first.subject == "conns" and first.amount == pytest.approx(lookups)
     shares = shares_of_classes(made, "engine")
     assert sum(s for _, s in shares) == pytest.approx(1.0)
     assert made.classes[shares[0][0]].history == ("conns.main hit",)

@@ -1,0 +1,106 @@
+"""What if: a plan's request asked again with one thing different, and what that would gain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from cora.analysis.profile import Profile
+from cora.errors import CoraError, Kind
+from cora.explain.subject import Subject
+from cora.ir.nodes import Program
+from cora.models.target import Target
+from cora.partition.planner import Outcome, outcome
+from cora.partition.uncertainty import band
+from cora.plan.document import Request
+
+# Gains below this share are none: tangent cuts and bisection promise no more.
+SAME = 1e-3
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the best plan reaches; None where there is none.
+
+    ``most``: the most throughput with so many host cores; ``fewest``: host cores for the asked rate.
+    """
+
+    most: Outcome | None
+    fewest: int | None
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What a change brings, planned anew; every figure is predicted.
+
+    Attributes:
+        throughput_pps: the most with the plan's cores (as `ratio` compares); None: no plan any more.
+        ratio: of it to what there is now; low, high: P10 and P90 of the ratio over the samples of the model, both
+            sides under the same sample.
+        cores: the fewest for the asked rate, None where none was asked for or it is out of reach; cores_now: now.
+    """
+
+    throughput_pps: float | None
+    ratio: float
+    low: float
+    high: float
+    cores: int | None
+    cores_now: int | None
+
+    @property
+    def nothing(self) -> bool:
+        """Whether neither throughput nor cores get better."""
+        fewer = self.cores is not None and self.cores_now is not None and self.cores < self.cores_now
+        return not fewer and self.ratio < 1 + SAME
+
+
+class Questions:
+    """Asks about one plan; what is compared with, the plan made again from the same inputs, is asked once."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        request = subject.plan.request
+        # What binds shows only with the cores that are there: those of the plan, or those that were given.
+        self.cores = subject.plan.cores if request.rate_pps is not None or request.cores is None else request.cores
+        self.now = self.ask(subject.program, subject.profile, subject.target, self.cores)
+
+    def ask(self, program: Program, profile: Profile, target: Target, cores: int) -> Answer:
+        request = self.subject.plan.request
+        most = _outcome(program, profile, target, replace(request, rate_pps=None, line_bps=None, cores=cores))
+        return Answer(most, self._fewest(program, profile, target, most))
+
+    def _fewest(self, program: Program, profile: Profile, target: Target, most: Outcome | None) -> int | None:
+        """Cores for the asked rate. Where the plan needs none, none can be saved and nothing is searched for."""
+        plan = self.subject.plan
+        if plan.request.rate_pps is None or plan.cores == 0:
+            return 0 if most is not None and plan.cores == 0 and plan.request.rate_pps is not None else None
+        found = _outcome(program, profile, target, replace(plan.request, cores=None))
+        return None if found is None else found.cores
+
+    def gain(self, *, program: Program | None = None, profile: Profile | None = None, target: Target | None = None,
+             more_cores: int = 0) -> Gain:
+        """What one or several things different would bring; what is not given stays as it is."""
+        s = self.subject
+        then = self.ask(program or s.program, profile or s.profile, target or s.target, self.cores + more_cores)
+        if then.most is None or self.now.most is None:
+            return Gain(None, 0.0, 0.0, 0.0, then.fewest, self.now.fewest)
+        ratios = [b / a for a, b in zip(self.now.most.reach, then.most.reach, strict=True) if a > 0 and b < math.inf]
+        low, high = band(ratios) if ratios else (1.0, 1.0)
+        ratio = then.most.throughput / self.now.most.throughput
+        return Gain(then.most.throughput, ratio, low, high, then.fewest, self.now.fewest)
+
+
+def _outcome(program: Program, profile: Profile, target: Target, request: Request) -> Outcome | None:
+    try:
+        return outcome(program, profile, target, request)
+    except CoraError as error:
+        if all(d.kind in (Kind.NO_PLAN, Kind.SOLVER) for d in error.diagnostics):
+            return None
+        raise
+
+
+def told(gain: Gain) -> Mapping[str, object]:
+    """A gain as JSON's own types."""
+    return {"throughput_pps": gain.throughput_pps, "ratio": gain.ratio, "low": gain.low, "high": gain.high,
+            "cores": gain.cores, "cores_now": gain.cores_now, "nothing": gain.nothing, "kind": "predicted"}
