@@ -113,8 +113,7 @@ def main(args: list[str] | None = None) -> None:
         # Ends like any other way out, so that nothing half-written stays behind.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_TERMINATED))
     try:
-        app.main(args=args, prog_name="cora", standalone_mode=False)
-        sys.stdout.flush()
+        _run(args)
     except CoraError as error:
         _refuse(error, as_json)
     except click.exceptions.Exit as leave:
@@ -143,6 +142,13 @@ def main(args: list[str] | None = None) -> None:
         _tell_json([{"code": None, "name": "defect", "message": message, "help": hint}]) if as_json else \
             _tell(f"error: {message}\nhelp: {hint}")
         sys.exit(EXIT_DEFECT)
+
+
+def _run(args: list[str] | None) -> None:
+    code = app.main(args=args, prog_name="cora", standalone_mode=False)
+    sys.stdout.flush()
+    if isinstance(code, int) and code:  # what a command left with by click's Exit
+        sys.exit(code)
 
 
 def _refuse(error: CoraError, as_json: bool) -> NoReturn:
