@@ -165,6 +165,11 @@ class Problem:
         return np.array([e.cross for e in self.edges], float) if self.edges else np.zeros(shape)
 
     @cached_property
+    def reach(self) -> Vector:
+        """[E, L, K + 1] sums of `cross` up to each place."""
+        return self.cross.cumsum(axis=1)
+
+    @cached_property
     def visit(self) -> Vector:
         """[E, L, K + 1] of all edges."""
         shape = (0, len(self.physical), len(self.base))

@@ -72,8 +72,8 @@ def version_of(solver: str) -> str:
     return f"CBC through PuLP {of('pulp')}"
 
 
-def solve(program: Program, solver: str, time_limit: float) -> Outcome:
-    """Solve with ``highs`` or ``cbc`` within ``time_limit`` seconds.
+def solve(program: Program, solver: str, time_limit: float, gap: float = _GAP) -> Outcome:
+    """Solve with ``highs`` or ``cbc`` within ``time_limit`` seconds, to a relative ``gap``.
 
     Raises:
         CoraError: `Kind.SOLVER` when the solver is not there or breaks.
@@ -86,8 +86,8 @@ def solve(program: Program, solver: str, time_limit: float) -> Outcome:
             # PuLP 3.3 announces its own 4.x interface on many calls; nothing a user of Cora can act on.
             warnings.simplefilter("ignore", DeprecationWarning)
             problem, variables = _pulp_problem(pulp, program)
-            engine = _engine(pulp, solver, max(time_limit, 0.01))
-            with _silence():
+            engine = _engine(pulp, solver, max(time_limit, 0.01), gap)
+            with silence():
                 result = problem.solve(engine)
             status, bound = _status(problem, result, solver)
             values = _values(program, variables) if status in ("optimal", "feasible") else []
@@ -96,7 +96,7 @@ def solve(program: Program, solver: str, time_limit: float) -> Outcome:
                    hint=f"try the other one: --solver {'cbc' if solver == 'highs' else 'highs'}") from error
     objective = sum(c * values[i] for i, c in program.objective.items()) if values else float("inf")
     if status == "optimal" and bound is None:
-        bound = objective
+        bound = objective if gap <= _GAP else objective - gap * abs(objective)
     return Outcome(status, values, objective, bound, time.perf_counter() - started)
 
 
@@ -131,17 +131,17 @@ def _expression(pulp: Any, variables: Sequence[Any], terms: Mapping[int, float])
     return build(pairs)
 
 
-def _engine(pulp: Any, solver: str, time_limit: float) -> Any:
+def _engine(pulp: Any, solver: str, time_limit: float, gap: float) -> Any:
     if solver == "highs":
-        engine = pulp.HiGHS(msg=False, timeLimit=time_limit, gapRel=_GAP, threads=1)
+        engine = pulp.HiGHS(msg=False, timeLimit=time_limit, gapRel=gap, threads=1)
     elif hasattr(pulp, "PULP_CBC_CMD"):
-        engine = pulp.PULP_CBC_CMD(msg=False, timeLimit=time_limit, gapRel=_GAP, threads=1)
+        engine = pulp.PULP_CBC_CMD(msg=False, timeLimit=time_limit, gapRel=gap, threads=1)
     else:
-        engine = pulp.COIN_CMD(msg=False, timeLimit=time_limit, gapRel=_GAP, threads=1)
+        engine = pulp.COIN_CMD(msg=False, timeLimit=time_limit, gapRel=gap, threads=1)
     if not engine.available():
-        package = "highspy" if solver == "highs" else "pulp[cbc]"
+        package, other = ("highspy", "cbc") if solver == "highs" else ("pulp[cbc]", "highs")
         raise fail(Kind.SOLVER, f"the solver {solver} is not installed", where="--solver",
-                   hint=f"pip install {package}")
+                   hint=f"pip install {package}, or use the other one: --solver {other}")
     return engine
 
 
@@ -165,7 +165,7 @@ def _status(problem: Any, result: Any, solver: str) -> tuple[Status, float | Non
 
 
 @contextmanager
-def _silence() -> Iterator[None]:
+def silence() -> Iterator[None]:
     """Keep the solver library's own lines (HiGHS prints a banner at first use) off the user's standard output."""
     sys.stdout.flush()
     try:

@@ -86,7 +86,7 @@ def test_a_missing_solver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CoraError, match="the solver highs is not installed") as caught:
         solve(program, "highs", 1)
     assert caught.value.diagnostics[0].kind is Kind.SOLVER
-    assert caught.value.diagnostics[0].hint == "pip install highspy"
+    assert caught.value.diagnostics[0].hint == "pip install highspy, or use the other one: --solver cbc"
 
 
 def test_versions_are_evidence() -> None:

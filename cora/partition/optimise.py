@@ -1,0 +1,422 @@
+"""The best assignment over the variants of one planning question, goal by goal, with bounds that are proven.
+
+At a fixed rate: fewest host cores, then least host work, then most headroom, then least latency. With the cores given:
+most throughput, then least host work, then least latency.
+
+A question has one problem a *variant* (a way to split states, an admission point). For every goal each variant's
+relaxation gives a lower bound; variants are then solved in the order of their bounds, each with the best value so far
+as its cutoff, until no bound is below it. So the proof covers all variants, and most are never solved as integer
+programs. Assignments at hand (baselines, the plan of yesterday) are the first values to beat.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from cora.partition.evaluate import ROOM, demand_of, host_cycles, load_of, norm, uses_host, utilisation
+from cora.partition.exact import broken_rules
+from cora.partition.integer import Goal, Limits, Model, Setting
+from cora.partition.problem import Assignment, Problem, Vector
+
+# The tangent cuts stop when the true value is within this of the proven bound (0.1 % is what a plan promises).
+CUT_GAP = 5e-5
+# Kept from the limits handed to a solver, which holds rows to about 1e-6 only; the exact check has no tolerance.
+MARGIN = 1e-5
+_ROUNDS = 200
+_RELAXED_ROUNDS = 12
+# Only what is better than the best so far by this share is looked for.
+_BETTER = 1e-5
+# Host cores of work below which a solver's tolerance may hide that no core is needed at all: then that is tried.
+_LITTLE_WORK = 1e-2
+
+
+class OutOfTime(Exception):
+    """The time limit was reached without any assignment; the caller has others to fall back on."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Evidence of one goal: what was reached, what is proven, how long it took, how many programs were solved."""
+
+    goal: str
+    status: str
+    objective: float
+    bound: float | None
+    seconds: float
+    solves: int
+
+    @property
+    def gap(self) -> float | None:
+        """Relative distance from the objective to its bound; None when nothing is proven."""
+        if self.bound is None:
+            return None
+        return max(0.0, self.objective - self.bound) / max(abs(self.objective), 1e-12) if self.objective else 0.0
+
+
+@dataclass(frozen=True)
+class Found:
+    """An assignment of a variant with its demand and the cores it is for."""
+
+    variant: int
+    assignment: Assignment
+    demand: Vector
+    cores: int
+    proven: bool
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """Limits of the whole question.
+
+    Attributes:
+        headroom: share of every resource that stays free, in the sense of the soft maximum.
+        latency: most nanoseconds of the mean packet, queueing included, at ``latency_rate`` packets a second.
+    """
+
+    headroom: float = 0.0
+    latency: float | None = None
+    latency_rate: float | None = None
+
+
+@dataclass
+class _Top:
+    """The best so far for one goal."""
+
+    value: float
+    found: Found
+
+
+@dataclass
+class Optimiser:
+    """One question with one solver under one time limit (seconds, for everything together).
+
+    ``known``: assignments at hand with their variants; illegal ones are passed over.
+    """
+
+    problems: Sequence[Problem]
+    solver: str
+    time_limit: float
+    wishes: Wishes = Wishes()
+    known: Sequence[tuple[int, Assignment]] = ()
+    stages: list[Stage] = field(default_factory=list)
+    variables: int = 0
+    rows: int = 0
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        self.deadline = time.perf_counter() + self.time_limit
+        self.models: dict[tuple[int, Setting], Model] = {}
+        self.relaxations: dict[tuple[int, Setting, Goal, Limits], float | None] = {}
+        self.solves = 0
+        self.hands: list[Found] = []
+        for variant, assignment in self.known:
+            if not broken_rules(self.problems[variant], assignment):
+                self.keep(variant, assignment)
+
+    def keep(self, variant: int, assignment: Assignment) -> Found:
+        """Remember a legal assignment as a value to beat."""
+        found = Found(variant, assignment, demand_of(self.problems[variant], assignment), 0, False)
+        self.hands.append(found)
+        return found
+
+    def rest(self) -> float:
+        """Seconds left."""
+        return self.deadline - time.perf_counter()
+
+    def model(self, variant: int, setting: Setting) -> Model:
+        """The program of a variant in a setting, with cuts at the assignments at hand."""
+        key = variant, setting
+        if key not in self.models:
+            problem = self.problems[variant]
+            model = Model(problem, setting, self.solver)
+            self.models[key] = model
+            if not self.variables:
+                self.variables, self.rows = model.variables, model.rows
+            for found in self.hands:
+                loads = utilisation(problem, found.demand, max(setting.cores, 1), setting.rate)
+                if found.variant == variant and math.isfinite(loads.max()) and loads.any() and not model.impossible:
+                    model.cut_load(loads)
+        return self.models[key]
+
+    # One goal.
+
+    def best(self, goal: Goal, setting: Setting, limits: Limits, name: str) -> Found | None:
+        """The best assignment of all variants for a goal, None when it is proven that there is none.
+
+        Raises:
+            OutOfTime: before any was found or all were excluded.
+        """
+        started, solves = time.perf_counter(), self.solves
+        top = self._at_hand(goal, setting, limits)
+        waiting = sorted(self._bounds(goal, setting, limits, top))
+        bound = math.inf
+        for low, variant in waiting:
+            if top is not None and low >= _better(top.value):
+                bound = min(bound, low)
+                break
+            candidate, proven = self._solve(self.model(variant, setting), variant, goal, limits, top)
+            top = candidate if candidate is not None and (top is None or candidate.value < top.value) else top
+            bound = min(bound, max(low, -math.inf if proven is None else proven))
+        if top is None:
+            if math.isinf(bound) and bound > 0:
+                return None
+            raise OutOfTime
+        lowest = min(bound, top.value)
+        known = None if math.isinf(lowest) else lowest
+        proven_best = known is not None and top.value <= known * (1 + 1e-3) + 1e-9
+        self.stages.append(Stage(name, "optimal" if proven_best else "feasible", top.value, known,
+                                 time.perf_counter() - started, self.solves - solves))
+        return replace(top.found, cores=setting.cores, proven=proven_best)
+
+    def _at_hand(self, goal: Goal, setting: Setting, limits: Limits) -> _Top | None:
+        """The best of the assignments at hand that meet the limits."""
+        top: _Top | None = None
+        for found in self.hands:
+            problem = self.problems[found.variant]
+            if setting.cores == 0 and uses_host(problem, found.assignment):
+                continue
+            model = self.model(found.variant, setting)
+            value = model.worth(goal, found.demand)
+            if _meets(model, found.demand, limits) and (top is None or value < top.value):
+                top = _Top(value, found)
+        return top
+
+    def _bounds(self, goal: Goal, setting: Setting, limits: Limits, top: _Top | None) -> list[tuple[float, int]]:
+        """Per variant that is not proven impossible a lower bound; minus infinity where there was no time for one."""
+        found = []
+        for variant in range(len(self.problems)):
+            low = self._relaxed(variant, goal, setting, limits, top)
+            if low is not None:
+                found.append((low, variant))
+        return found
+
+    def _relaxed(self, variant: int, goal: Goal, setting: Setting, limits: Limits, top: _Top | None) -> float | None:
+        """The relaxation's value with cuts until it changes little or is beyond the best so far; None: impossible."""
+        model, low = self.model(variant, setting), -math.inf
+        for _ in range(_RELAXED_ROUNDS):
+            if self.rest() <= 0:
+                return low
+            self.solves += 1
+            outcome = model.solve(goal, _inner(limits), self.rest(), relaxed=True)
+            if outcome.status == "infeasible":
+                return None
+            if outcome.status != "optimal":
+                return low
+            low = max(low, model.value(goal, outcome.objective))
+            loads = model.loads_in(outcome.values)
+            if top is not None and low >= _better(top.value):
+                return low
+            if not _cut_relaxed(model, goal, limits, outcome.values, loads):
+                return low
+        return low
+
+    def _solve(self, model: Model, variant: int, goal: Goal, limits: Limits, top: _Top | None
+               ) -> tuple[_Top | None, float | None]:
+        """The best of one variant that is better than the best so far, and what is proven for the variant.
+
+        (None, infinity): none is better or there is none at all; (None, None): no time.
+        """
+        best: _Top | None = None
+        bound: float | None = None
+        given = _inner(limits)
+        if top is not None:
+            limit: float | None = getattr(given, goal)
+            given = replace(given, **{goal: min(_better(top.value), math.inf if limit is None else limit)})
+        last: Assignment | None = None
+        for _ in range(_ROUNDS):
+            if self.rest() <= 0:
+                break
+            self.solves += 1
+            outcome = model.solve(goal, given, self.rest())
+            if outcome.status == "infeasible":
+                return best, math.inf if best is None else best.value
+            if outcome.bound is not None:
+                low = model.value(goal, outcome.bound)
+                bound = low if bound is None else max(bound, low)
+            if outcome.values:
+                assignment = model.assignment(outcome.values)
+                found = self.keep(variant, assignment)
+                value = model.worth(goal, found.demand)
+                within = _meets(model, found.demand, limits)
+                if within and (best is None or value < best.value):
+                    best = _Top(value, found)
+                if within and (goal == "host" or (bound is not None and value <= bound * (1 + CUT_GAP) + 1e-12)):
+                    break
+                if outcome.status != "optimal":
+                    break
+                if assignment == last:
+                    model.cut_assignment(assignment)  # tangents end at a solver's tolerance
+                else:
+                    _cut_at(model, found.demand)
+                last = assignment
+            if outcome.status != "optimal":
+                break
+        return best, bound
+
+    # The questions.
+
+    def for_rate(self, rate: float, most: int) -> Found | None:
+        """The plan with the fewest of ``most`` host cores that carries a rate; None when there is none."""
+        found = self.least_host(rate, most)
+        if found is None:
+            return None
+        return self.refine(found, self.setting(rate, found.cores))
+
+    def setting(self, rate: float, cores: int) -> Setting:
+        return Setting(rate, cores, self.wishes.latency_rate)
+
+    @property
+    def limits(self) -> Limits:
+        """What has to be met at an asked rate."""
+        return Limits(load=1.0 - self.wishes.headroom, latency=self.wishes.latency)
+
+    def least_host(self, rate: float, most: int) -> Found | None:
+        """The fewest host cores for a rate with the least host work; None: no plan."""
+        found = self.best("host", self.setting(rate, most), self.limits, "host cores") if most else None
+        if found is None and most:
+            return None
+        if found is None or self._host(found, rate) < _LITTLE_WORK:
+            try:
+                none = self.best("load", self.setting(rate, 0), self.limits, "host cores")
+            except OutOfTime:
+                if found is None:
+                    raise
+                return replace(found, cores=1, proven=False)
+            if none is not None:
+                return none
+            if found is None:
+                return None
+        return self.fewest_cores(found, rate, most)
+
+    def _host(self, found: Found, rate: float) -> float:
+        return host_cycles(self.problems[found.variant], found.demand, rate)
+
+    def fewest_cores(self, found: Found, rate: float, most: int) -> Found:
+        """Bisect the core count between what the least host work proves and what its assignment needs."""
+        bound = self.stages[-1].bound if found.proven else None
+        low = 1 if bound is None else max(1, math.ceil(bound - 1e-9))
+        high = self._needed(found, rate, 1, most)
+        while low < high:
+            middle = (low + high) // 2
+            try:
+                got = self.best("host", self.setting(rate, middle), self.limits, f"host work with {middle} cores")
+            except OutOfTime:
+                return replace(found, cores=high, proven=False)
+            if got is None:
+                low = middle + 1
+            else:
+                found, high = got, self._needed(got, rate, 1, middle)
+        return replace(found, cores=high)
+
+    def _needed(self, found: Found, rate: float, low: int, high: int) -> int:
+        """The fewest cores in a range with which an assignment meets all limits; the most if none do."""
+        problem = self.problems[found.variant]
+        while low < high:
+            middle = (low + high) // 2
+            model = self.model(found.variant, self.setting(rate, middle))
+            if _meets(model, found.demand, self.limits) and load_of(problem, found.demand, middle, rate) < math.inf:
+                high = middle
+            else:
+                low = middle + 1
+        return high
+
+    def refine(self, found: Found, setting: Setting) -> Found:
+        """Headroom, then latency, without giving up host work. ``found`` has the least host work for its cores."""
+        host = _loosened(self._host(found, setting.rate))
+        limits = replace(self.limits, host=host)
+        if self._load(found, setting) > 0:
+            found = self.improved(found, "load", setting, limits, "headroom")
+        most = limits.load
+        assert most is not None
+        limits = replace(limits, load=min(most, self._load(found, setting) * (1 + 3 * MARGIN)))
+        return self.improved(found, "latency", setting, limits, "latency")
+
+    def _load(self, found: Found, setting: Setting) -> float:
+        return load_of(self.problems[found.variant], found.demand, setting.cores, setting.rate)
+
+    def improved(self, found: Found, goal: Goal, setting: Setting, limits: Limits, name: str) -> Found:
+        """The best assignment for a later goal; what was found for the first one where there is no time or no other."""
+        try:
+            best = self.best(goal, setting, limits, name)
+        except OutOfTime:
+            best = None
+        return replace(best or found, cores=setting.cores, proven=found.proven)
+
+    def for_cores(self, cores: int, scale: float) -> Found | None:
+        """The plan with the largest throughput on exactly ``cores`` host cores; ``scale`` is about that throughput."""
+        self.scale = scale
+        setting = self.setting(scale, cores)
+        found = self.best("load", setting, Limits(), "throughput")
+        if found is None:
+            return None
+        load = self._load(found, setting) * (1 + 3 * MARGIN)
+        found = self.improved(found, "host", setting, Limits(load), "host work")
+        host = self._host(found, scale)
+        if cores and host < _LITTLE_WORK:
+            # What no packet uses does not have to be at the host if the card has room for it.
+            free = self.improved(found, "latency", self.setting(scale, 0), Limits(load), "latency without a host core")
+            if not uses_host(self.problems[free.variant], free.assignment):
+                return free
+        return self.improved(found, "latency", setting, Limits(load, _loosened(host)), "latency")
+
+
+def _better(value: float) -> float:
+    """What an assignment has to be below to be worth finding."""
+    return value - max(_BETTER * abs(value), 1e-9)
+
+
+def _inner(limits: Limits) -> Limits:
+    """Limits for a solver, so that what it finds in spite of its tolerance meets the true ones."""
+    return replace(limits, load=None if limits.load is None else limits.load * (1 - MARGIN),
+                   latency=None if limits.latency is None else limits.latency * (1 - MARGIN))
+
+
+def _loosened(host: float) -> float:
+    """A limit that an assignment with this host work meets in spite of a solver's tolerance."""
+    return host * (1 + MARGIN) + 1e-7
+
+
+def _meets(model: Model, demand: Vector, limits: Limits) -> bool:
+    """Whether a legal assignment meets the limits, told by its true values."""
+    if limits.load is not None and not model.worth("load", demand) <= limits.load * ROOM:
+        return False
+    if limits.host is not None and not model.worth("host", demand) <= limits.host * (1 + 1e-9) + 1e-12:
+        return False
+    if not math.isfinite(model.worth("load", demand)):
+        return False
+    return limits.latency is None or model.worth("latency", demand) <= limits.latency
+
+
+def _cut_at(model: Model, demand: Vector) -> None:
+    """Tangents at a demand."""
+    loads = utilisation(model.problem, demand, model.setting.cores, model.setting.rate)
+    if loads.any():
+        model.cut_load(loads)
+    if model.setting.latency_rate is not None and _queues(model, loads):
+        model.cut_latency(loads)
+
+
+def _queues(model: Model, loads: Vector) -> bool:
+    """Whether all resources are far enough below saturation for a tangent of their queues."""
+    assert model.setting.latency_rate is not None
+    return bool(loads.max(initial=0.0) * model.setting.latency_rate / model.setting.rate < 1 - 1e-6)
+
+
+def _cut_relaxed(model: Model, goal: Goal, limits: Limits, values: Sequence[float], loads: Vector) -> bool:
+    """Cut off a relaxed solution whose true soft maximum or queueing is worse than the program thinks."""
+    cut = False
+    thought = values[model.load] if goal == "load" else limits.load
+    true = norm(model.problem, loads)
+    if thought is not None and true > max(thought, 1e-12) * (1 + 10 * CUT_GAP):
+        model.cut_load(loads)
+        cut = True
+    if model.setting.latency_rate is None or not (goal == "latency" or limits.latency is not None):
+        return cut
+    if _queues(model, loads) and model.queueing(loads) > values[model.queue] + 1e-4 * max(values[model.latency], 1e-9):
+        model.cut_latency(loads)
+        cut = True
+    return cut
+
