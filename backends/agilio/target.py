@@ -36,6 +36,7 @@ from cora.ir.nodes import (
     Touch,
 )
 from cora.ir.types import bits_of
+from cora.models.cards import left
 from cora.models.footprint import Layout, is_read_only, key_bytes, lent_bytes, table_bytes
 from cora.models.operations import Operations, block_operations
 from cora.models.parameters import Model, load_model
@@ -155,8 +156,8 @@ class AgilioTarget(Target):
         super().__init__(model)
         self._host = HostPlace(model, HOST_PREFIX)
         self._clock = model["clock"] * 1e9
-        tiers = tuple(Tier(t, int(model[f"{t}_bytes"] * model[f"{t}_free"])) for t in TIERS)
-        code = int(model["code_store"] - model["code_framework"])
+        tiers = tuple(Tier(t, left(model, t, model[f"{t}_bytes"] * model[f"{t}_free"])) for t in TIERS)
+        code = left(model, "code", model["code_store"] - model["code_framework"])
         self.places = (Place("nic", tiers, code, "Agilio micro-engines"), self._host.place)
 
     def resources(self, mean_frame: float) -> tuple[Resource, ...]:
@@ -186,6 +187,10 @@ class AgilioTarget(Target):
 
     def wire(self, mean_frame: float) -> Demand:
         return {PORT: 8 * (mean_frame + self.model["frame_overhead"]), MAC: 1.0}
+
+    def operation_names(self, place: int) -> tuple[str, ...]:
+        """Operations that a place has."""
+        return self._host.operation_names() if place == HOST else (*PRICES, *BEATS, "lock_cycle")
 
     def operations(self, place: int, counts: Operations) -> Demand:
         """Price of operations at a place.

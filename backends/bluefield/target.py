@@ -17,6 +17,7 @@ from cora.backends.bluefield.decided import refuse_rule
 from cora.backends.bluefield.eswitch import facts_of, refuse_block, refuse_state, rules_of
 from cora.backends.host.target import HostPlace, host_model
 from cora.ir.nodes import Block, Branch, MapState, MeterState, Program, State, Switch
+from cora.models.cards import left
 from cora.models.cpu import LAYOUT, WORD_BITS, Cpu, interpolate
 from cora.models.footprint import lent_bytes, table_bytes
 from cora.models.operations import Operations, block_operations
@@ -57,10 +58,11 @@ class BluefieldTarget(Target):
         ratio = model["arm_work_ratio"]
         self._arm = Cpu(model, HOST_PREFIX, speed=ratio, memory_speed=ratio, llc_bytes=model["arm_llc_bytes"])
         self.places = (
-            Place("switch", tuple(Tier(unit, int(model[name]), unit) for name, unit in
+            Place("switch", tuple(Tier(unit, left(model, unit, model[name]), unit) for name, unit in
                                   (("flows", "rules"), ("counters", "counters"), ("meters", "meters"))),
                   None, "the card's match-action switch"),
-            Place("arm", (Tier("dram", int(model["arm_memory_bytes"])),), None, "Arm cores of the card"),
+            Place("arm", (Tier("dram", left(model, "dram", model["arm_memory_bytes"])),), None,
+                  "Arm cores of the card"),
             self._host.place,
         )
 
@@ -94,6 +96,12 @@ class BluefieldTarget(Target):
 
     def wire(self, mean_frame: float) -> Demand:
         return {PORT: 8 * (mean_frame + self.model["frame_overhead"]), PACKETS: 1.0}
+
+    def operation_names(self, place: int) -> tuple[str, ...]:
+        """Operations that a place has; of the switch's look-ups those whose rate is measured."""
+        if place == SWITCH:
+            return tuple(f"lookup_{thousands}" for thousands, _ in LOOKUPS)
+        return self._arm.operation_names()
 
     def operations(self, place: int, counts: Operations) -> Demand:
         """Price of operations at a place; the switch has ``lookup_N`` for a look-up in a table of N thousand rules.

@@ -43,6 +43,10 @@ class HostPlace:
         """Receive and transmit on a host core."""
         return {CORES: self.cpu.per_packet()}
 
+    def operation_names(self) -> tuple[str, ...]:
+        """Operations that have a price."""
+        return self.cpu.operation_names()
+
     def operations(self, counts: Operations) -> Demand:
         """Price of operations."""
         return {CORES: self.cpu.price(counts)}
@@ -87,6 +91,10 @@ class HostTarget(Target):
 
     def wire(self, mean_frame: float) -> Demand:
         return {PORT: 8 * (mean_frame + self.model["frame_overhead"]), PCIE: 1.0}
+
+    def operation_names(self, place: int) -> tuple[str, ...]:
+        """Operations that a place has."""
+        return self._host.operation_names()
 
     def operations(self, place: int, counts: Operations) -> Demand:
         """Price of operations at a place (calibration rows are written in them)."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from cora.cli.common import complete_nic, json_option, print_json, table
+from cora.cli.common import complete_nic, json_option, keep_inputs, print_json, table, write_text
 
 if TYPE_CHECKING:
     from cora.models.target import Target
@@ -15,29 +16,61 @@ if TYPE_CHECKING:
 
 @click.command("nics")
 @click.argument("name", required=False, metavar="[NAME]", shell_complete=complete_nic)
+@click.option("--instance", metavar="CARD", help="One card of the family, as `cora nics NAME` lists them.")
+@click.option("--reserve", "reserved", multiple=True, metavar="WHAT=AMOUNT",
+              help="What others on the card use, such as emem=512MiB or rules=100k (may be repeated).")
+@click.option("--operations", is_flag=True, help="The operations that rows of calibration files count, with prices.")
 @click.option("--validate", is_flag=True, help="Predict every published calibration row and show the error.")
+@click.option("--rows", type=click.Path(dir_okay=False), metavar="FILE",
+              help="With --validate: rows of a file of yours instead (docs/models.md).")
+@click.option("--plot", type=click.Path(dir_okay=False), metavar="FILE.svg", help="With --validate: also as a picture.")
 @json_option
-def command(name: str | None, validate: bool, as_json: bool) -> None:
+def command(name: str | None, instance: str | None, reserved: tuple[str, ...], operations: bool, validate: bool,
+            rows: str | None, plot: str | None, as_json: bool) -> None:
     """List the NICs; with NAME, every figure of its model with unit, range, kind and source."""
     from cora.models import registry
 
-    chosen = (name,) if name is not None else registry.names()
+    _check(name, instance, reserved, operations, validate, rows, plot)
     if validate:
-        _validate(chosen, as_json)
+        _validate(name, rows, plot, as_json)
+        return
+    if name is not None and operations:
+        _operations(registry.get(name, instance, reserved), as_json)
         return
     if name is not None:
-        _print_one(registry.get(name), as_json)
+        _print_one(registry.get(name, instance, reserved), as_json)
         return
-    rows = [[n, " > ".join(p.name for p in registry.get(n).places), registry.description(n)] for n in chosen]
+    known = registry.names()
+    listed = [[n, " > ".join(p.name for p in registry.get(n).places), registry.description(n)] for n in known]
     if as_json:
-        print_json([{"name": r[0], "places": r[1].split(" > "), "description": r[2]} for r in rows])
+        print_json([{"name": r[0], "places": r[1].split(" > "), "description": r[2]} for r in listed])
     else:
-        click.echo(table(rows, ["name", "places", "what it is"]))
+        click.echo(table(listed, ["name", "places", "what it is"]))
+
+
+def _check(name: str | None, instance: str | None, reserved: tuple[str, ...], operations: bool, validate: bool,
+           rows: str | None, plot: str | None) -> None:
+    """Refuse flags that do nothing together.
+
+    Raises:
+        CoraError: `Kind.BAD_FLAG`.
+    """
+    from cora.errors import Kind, fail
+
+    alone = {"--instance": instance, "--reserve": reserved, "--operations": operations}
+    without = next((flag for flag, given in alone.items() if given and (name is None or validate)), None)
+    if without:
+        why = "rows of --validate name their instance" if validate else "it is about one NIC"
+        raise fail(Kind.BAD_FLAG, f"{without} is no flag of this: {why}", hint=f"cora nics NAME {without} ...")
+    unused = next((flag for flag, given in (("--rows", rows), ("--plot", plot)) if given and not validate), None)
+    if unused:
+        raise fail(Kind.BAD_FLAG, f"{unused} goes with --validate", hint=f"cora nics --validate {unused} ...")
 
 
 def _print_one(target: Target, as_json: bool) -> None:
     if as_json:
         print_json({"name": target.name, "version": target.model.version, "places": [asdict(p) for p in target.places],
+                    "instances": {i.name: i.description for i in target.model.instances.values()},
                     "parameters": [asdict(p) for p in target.model]})
         return
     click.echo(f"{target.name}, model version {target.model.version}")
@@ -47,6 +80,10 @@ def _print_one(target: Target, as_json: bool) -> None:
     rows = [[p.name, _number(p.value), "" if p.unit == "1" else p.unit, f"{_number(p.low)} to {_number(p.high)}",
              p.kind, p.source] for p in target.model]
     click.echo(table(rows, ["parameter", "value", "unit", "P10 to P90", "kind", "source"]))
+    if target.model.instances:
+        click.echo("\ninstances (--instance):")
+        for card in target.model.instances.values():
+            click.echo(f"  {card.name}: {card.description}")
     click.echo("\nsources:")
     cited = {p.source.partition(":")[0].strip() for p in target.model}
     for key, reference in target.model.sources.items():
@@ -59,12 +96,33 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) and abs(value) >= 10_000 else f"{value:,.6g}"
 
 
-def _validate(names: tuple[str, ...], as_json: bool) -> None:
-    from cora.models.validation import render, validate
+def _validate(name: str | None, rows_file: str | None, plot: str | None, as_json: bool) -> None:
+    from cora.models import registry
+    from cora.models.validation import document, render, validate
 
-    rows = [row for name in names for row in validate(name)]
+    keep_inputs({"--plot": plot}, [rows_file])
+    if rows_file is not None:
+        rows = validate(name, Path(rows_file))
+    else:
+        rows = [row for n in ((name,) if name is not None else registry.names()) for row in validate(n)]
+    if plot is not None:
+        from cora.models.plots import validation_svg
+
+        write_text(plot, validation_svg(rows))
     if as_json:
-        data: list[Any] = [asdict(row) for row in rows]
-        print_json(data)
+        print_json(document(rows))
     else:
         click.echo(render(rows))
+
+
+def _operations(target: Target, as_json: bool) -> None:
+    from cora.models.validation import priced_operations
+
+    found = priced_operations(target)
+    if as_json:
+        print_json(found)
+        return
+    units = {r.name: r.unit for r in target.resources(64)}
+    rows = [[place, name, ", ".join(f"{_number(n)} {units[r]} of {r}" for r, n in price.items())]
+            for place, prices in found.items() for name, price in prices.items()]
+    click.echo(table(rows, ["place", "operation", "price"]))

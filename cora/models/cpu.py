@@ -89,6 +89,10 @@ class Cpu:
     def _get(self, name: str) -> float:
         return self._model[self._prefix + name]
 
+    def operation_names(self) -> tuple[str, ...]:
+        """Operations that `price` knows."""
+        return (*PRICES, "table_miss", "line_miss", "shared_write")
+
     def per_packet(self) -> float:
         """Receive and transmit of one packet."""
         return self.price({"rx": 1, "tx": 1})

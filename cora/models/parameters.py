@@ -132,7 +132,10 @@ class Model:
             return self
         if name not in self.instances:
             raise unknown_name("card instance", name, self.instances, self.name)
-        instance = self.instances[name]
+        return self.with_instance(self.instances[name])
+
+    def with_instance(self, instance: Instance) -> Model:
+        """The model of a card that differs from this one."""
         scaled = self.rescaled(instance.values)
         changed = {n: replace(scaled.parameters[n], low=low, high=high) for n, (low, high) in instance.bounds.items()}
         return replace(scaled, parameters={**scaled.parameters, **changed})
@@ -191,7 +194,7 @@ def load_model(path: Path) -> Model:
         raise fail(Kind.BAD_MODEL, "a model needs a name and [parameter.NAME] tables", where=str(path))
     sources = _sources(data.get("sources", {}), path)
     parameters = {name: _parameter(name, row, sources, path) for name, row in rows.items()}
-    instances = {name: _instance(name, row, parameters, path) for name, row in _table(data, "instance", path).items()}
+    instances = {name: instance_of(name, row, parameters, path) for name, row in _table(data, "instance", path).items()}
     return Model(data["name"], str(data.get("version", "0")), parameters, sources, instances)
 
 
@@ -249,7 +252,12 @@ def _numbers(name: str, row: Mapping[str, Any], path: Path) -> tuple[float, floa
     return float(numbers[0]), float(numbers[1]), float(numbers[2])
 
 
-def _instance(name: str, row: object, parameters: Mapping[str, Parameter], path: Path) -> Instance:
+def instance_of(name: str, row: object, parameters: Mapping[str, Parameter], path: Path) -> Instance:
+    """One instance from its table in a file.
+
+    Raises:
+        CoraError: `Kind.BAD_MODEL` naming what is wrong.
+    """
     if not isinstance(row, dict) or not isinstance(row.get("description"), str) \
             or not isinstance(row.get("values"), dict) or not isinstance(row.get("bounds", {}), dict):
         raise fail(Kind.BAD_MODEL, f"instance {name} needs a description and [instance.{name}.values]",

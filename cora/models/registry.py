@@ -6,11 +6,14 @@ imports none of them before one is asked for.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from importlib import metadata
+from pathlib import Path
 from types import ModuleType
 
 from cora.errors import Kind, fail
+from cora.models import cards
 from cora.models.parameters import unknown_name
 from cora.models.target import Target
 
@@ -55,11 +58,22 @@ def description(name: str) -> str:
     return text
 
 
-def get(name: str, instance: str | None = None) -> Target:
-    """The target of that name; ``instance`` picks one card of the family.
+def get(name: str, instance: str | None = None, reserved: Sequence[str] = ()) -> Target:
+    """The target of that name.
+
+    Args:
+        instance: one card of the family: a name of the model's, or a file of your own (`cora.models.cards`).
+        reserved: what others on the card use, as ``WHAT=AMOUNT``.
 
     Raises:
-        CoraError: as `module`; `Kind.UNKNOWN_NIC` for an unknown instance; `Kind.BAD_MODEL` for a broken model.
+        CoraError: as `module`; `Kind.UNKNOWN_NIC` for an unknown instance; `Kind.BAD_MODEL` for a broken model or
+            instance file; `Kind.BAD_FLAG` for a reservation that makes no sense.
     """
-    made: Target = module(name).target(instance)
-    return made
+    if instance is None or not instance.endswith(cards.SUFFIX):
+        made: Target = module(name).target(instance)
+    else:
+        plain: Target = module(name).target(None)
+        model, kept = cards.from_file(plain.model, Path(instance))
+        made = type(plain)(model)
+        made = type(made)(cards.reserve(model, made.places, kept, where=instance))
+    return type(made)(cards.reserve(made.model, made.places, reserved)) if reserved else made

@@ -26,7 +26,10 @@ SEED = 20_241_029
 
 @runtime_checkable
 class Priced(Protocol):
-    """A target that prices operations by name, as calibration rows need."""
+    """A target that prices operations by name, as calibration rows need; it names those of each place."""
+
+    def operation_names(self, place: int) -> tuple[str, ...]:
+        """Operations that a place has."""
 
     def operations(self, place: int, counts: Operations) -> Demand:
         """Demand of operations at a place; KeyError for one it does not have."""
@@ -38,6 +41,14 @@ class Inserting(Protocol):
 
     def forwarding_share(self, insertions: float, root: bool = False) -> float:
         """Share (0..1) of its rate a core keeps at so many insertions a second."""
+
+
+def priced_operations(target: Target) -> dict[str, dict[str, Demand]]:
+    """Per place its operations, each with what one of them demands."""
+    if not isinstance(target, Priced):
+        return {}
+    return {place.name: {name: target.operations(i, {name: 1.0}) for name in target.operation_names(i)}
+            for i, place in enumerate(target.places)}
 
 
 @dataclass(frozen=True)

@@ -155,6 +155,35 @@ def test_nics_lists_shows_and_validates(cora: Run) -> None:
     one = json.loads(cora("nics", "agilio-cx", "--json").out)
     assert all(p["source"] and p["unit"] and p["kind"] for p in one["parameters"])
     assert "median error" in cora("nics", "--validate").out
+    assert "  xdp: the stock NIC firmware" in cora("nics", "agilio-cx").out
+    prices = json.loads(cora("nics", "agilio-cx", "--operations", "--json").out)
+    assert prices["nic"]["rule"] == {"micro-engines": 47.0, "imem-engine": 1.57}
+    assert "lookup_30" in cora("nics", "bluefield2", "--operations").out
+    reserved = json.loads(cora("nics", "bluefield2", "--reserve", "rules=1M", "--json").out)
+    assert reserved["places"][0]["tiers"][0]["capacity"] == 3_000_000
+
+
+def test_rows_of_the_user_are_validated_and_plotted(cora: Run, tmp_path: Path) -> None:
+    rows, plot = tmp_path / "rows.toml", tmp_path / "rows.svg"
+    rows.write_text('''[[row]]
+nic = "host"
+name = "receive"
+group = "mine"
+published = 40.0
+unit = "Mpps"
+source = "a test"
+place = "host"
+base = false
+operations = { rx = 1 }
+values = { clock_ratio = 1 }
+''')
+    found = json.loads(cora("nics", "--validate", "--rows", str(rows), "--plot", str(plot), "--json").out)
+    assert [r["name"] for r in found["rows"]] == ["receive"] and found["summary"]["host"]["rows"] == 1
+    assert found["rows"][0]["error"] > 0.05 and found["rows"][0]["covered"] is False
+    assert plot.read_text().startswith("<svg ") and "receive: published 40" in plot.read_text()
+    kept = rows.read_text()
+    assert cora("nics", "--validate", "--rows", str(rows), "--plot", str(rows)).code == 2
+    assert rows.read_text() == kept
 
 
 def test_traffic_is_the_same_every_time(cora: Run, tmp_path: Path) -> None:
@@ -206,6 +235,11 @@ BAD_INPUT: list[tuple[list[str], list[str]]] = [
     (["traffic", "--flows", "-3", "-o", "x.pcap"], ["E205", "flows"]),
     (["traffic", "--rate", "fast", "-o", "x.pcap"], ["E205", "rate"]),
     (["nics", "agilio"], ["E402", "agilio-cx"]),
+    (["nics", "--rows", "rows.toml"], ["E701", "--validate"]),
+    (["nics", "--validate", "--rows", "no.toml"], ["E401", "no.toml"]),
+    (["nics", "--operations"], ["E701", "about one NIC"]),
+    (["nics", "agilio-cx", "--validate", "--instance", "xdp"], ["E701", "name their instance"]),
+    (["nics", "agilio-cx", "--reserve", "rules=1"], ["E701", "reserves nothing"]),
     (["completion", "tcsh"], ["tcsh"]),
 ]
 
