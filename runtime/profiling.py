@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from cora.engine.results import RunSummary
     from cora.frontends.traffic.capture import Batch
     from cora.frontends.traffic.portmap import Assigned
+    from cora.runtime.admission import Watch
 
 DEFAULT_WINDOWS = 100
 MAX_WINDOWS = 100_000
@@ -51,6 +52,7 @@ def make_profile(program: Program, traffic: str | os.PathLike[str], *, port_map:
     from cora.frontends.traffic import open_traffic
     from cora.frontends.traffic.native import building
     from cora.frontends.traffic.portmap import PortMap
+    from cora.runtime.admission import Watch
     from cora.runtime.viewpoint import (
         checksum_hint,
         forgetting,
@@ -74,8 +76,10 @@ def make_profile(program: Program, traffic: str | os.PathLike[str], *, port_map:
             raise nothing_arrives(str(traffic), source)
         length, count = _windows(first, last, window_ns)
         engine.set_windows(first, length, count)
+        watch = stack.enter_context(closing(Watch(program, engine, (first, length, count))))
         arrived = np.zeros((len(program.ports), 2), dtype=np.uint64)
-        engine.run(_counted(source, arrived, progress or (lambda _: None)))
+        engine.run(_counted(source, arrived, progress or (lambda _: None)), watch=watch.feed)
+        watch.finish()
         counts = engine.returns()
         hints = suspicion(program, source.counts, engine.dropped_at()) if side is None else forgetting(counts)
         hints += [*silent_ports(program, source.counts, port_map), *checksum_hint(engine.summary())]
@@ -88,7 +92,7 @@ def make_profile(program: Program, traffic: str | os.PathLike[str], *, port_map:
             "truncated": source.stats.truncated, "skipped": source.stats.skipped, "errors": source.stats.errors,
             "warnings": [*source.warnings, *hints],
         }
-        return _build(program, engine.profile(), engine.summary(), arrived, origin, (first, last), length)
+        return _build(program, engine.profile(), engine.summary(), arrived, origin, (first, last), length, watch)
 
 
 def _span(source: Assigned) -> tuple[int, int, int]:
@@ -138,20 +142,21 @@ def _digest(traffic: str | os.PathLike[str]) -> str:
 
 
 def _build(program: Program, raw: RawProfile, summary: RunSummary, arrived: NDArray[np.uint64],
-           origin: Mapping[str, Any], span: tuple[int, int], window_ns: int) -> Profile:
+           origin: Mapping[str, Any], span: tuple[int, int], window_ns: int, watch: Watch) -> Profile:
     paths = _paths(program, raw)
     executed = _executed(program, paths)
     states = {s.name: _state(s, raw.tables.get(s.name), executed) for s in program.states}
+    taken = watch.paths()
     windows = tuple(
         WindowUse(span[0] + i * window_ns, int(w["packets"]), int(w["octets"]),
                   sum(int(t.windows[i]["inserts"]) for t in raw.tables.values() if len(t.windows)),
-                  sum(int(t.windows[i]["expiries"]) for t in raw.tables.values() if len(t.windows)))
+                  sum(int(t.windows[i]["expiries"]) for t in raw.tables.values() if len(t.windows)), taken.get(i, ()))
         for i, w in enumerate(raw.windows))
     sizes = tuple((int(i), int(raw.sizes[i])) for i in raw.sizes.nonzero()[0])
     return Profile(
         program.name, program_hash(program), origin, summary.packets, summary.octets, span[0], span[1], sizes,
         {p.name: (int(arrived[i][0]), int(arrived[i][1])) for i, p in enumerate(program.ports)}, paths, states,
-        window_ns, windows)
+        window_ns, windows, watch.admission([w.packets for w in windows], span[1] - span[0]))
 
 
 def _paths(program: Program, raw: RawProfile) -> tuple[PathUse, ...]:
@@ -211,8 +216,23 @@ def _table_use(state: State, table: TableProfile, use: StateUse) -> StateUse:
         police=(events["green"], events["yellow"], events["red"], events["full"])
         if isinstance(state, nodes.MeterState) else (0, 0, 0, 0),
         expiries=events["expired"] + events["evicted"], entries_end=events["entries"], entries_peak=events["peak"],
-        working_set=tuple(int(n) for n in table.windows["distinct"]), popularity=popularity(accesses),
-        lifetimes_ns=_quantiles(lifetimes), uses_per_entry=_quantiles(accesses), sampled_entries=len(accesses))
+        working_set=_integers(table.windows["distinct"]), popularity=popularity(accesses),
+        lifetimes_ns=_quantiles(lifetimes), uses_per_entry=_quantiles(accesses), sampled_entries=len(accesses),
+        window_inserts=_integers(table.windows["inserts"]), window_ends=_integers(table.windows["ends"]),
+        window_peaks=window_peaks(table.windows), pauses_ns=_quantiles(table.uses["pause_ns"]))
+
+
+def _integers(values: NDArray[np.uint64]) -> tuple[int, ...]:
+    return tuple(values.tolist())
+
+
+def window_peaks(windows: NDArray[np.void]) -> tuple[int, ...]:
+    """Entries live at most in each window (dtype TABLE_WINDOWS): what was left of the one before, or more later on."""
+    import numpy as np
+
+    made, ends = windows["inserts"].astype(np.int64), windows["ends"].astype(np.int64)
+    left = np.concatenate([[0], np.cumsum(made - ends)[:-1]]) if len(windows) else made
+    return tuple(np.maximum(left, windows["peak"].astype(np.int64)).tolist())
 
 
 def _quantiles(values: NDArray[np.uint64]) -> tuple[int, ...]:

@@ -7,7 +7,8 @@ else about traffic.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -64,8 +65,7 @@ class StateUse:
         lifetimes_ns: quantiles 0.1, 0.5, 0.9, 0.99 of (last use - insert) over the entries that died or still live.
         uses_per_entry: the same quantiles of the number of accesses to one entry.
         sampled_entries: the number of entries the curves are made of.
-        window_inserts, window_expiries, window_peaks: entries made, dead of age or evicted, and live at most, per
-            window.
+        window_inserts, window_ends, window_peaks: entries made, gone for whatever reason, and live at most, per window.
         pauses_ns: quantiles as above of the longest time between two accesses to one entry.
         timeouts: what shorter time-outs would have done, see `TimeoutUse`; empty where nothing expires.
     """
@@ -88,7 +88,7 @@ class StateUse:
     uses_per_entry: tuple[int, ...] = ()
     sampled_entries: int = 0
     window_inserts: tuple[int, ...] = ()
-    window_expiries: tuple[int, ...] = ()
+    window_ends: tuple[int, ...] = ()
     window_peaks: tuple[int, ...] = ()
     pauses_ns: tuple[int, ...] = ()
     timeouts: tuple[TimeoutUse, ...] = ()
@@ -202,6 +202,16 @@ class Profile:
     def to_json(self) -> str:
         """The document, in a stable order, one trailing newline."""
         return json.dumps({"format": FORMAT, "version": VERSION, **asdict(self)}, indent=1) + "\n"
+
+
+def window_at(loads: Sequence[int], quantile: float) -> int:
+    """The number of the window whose packets this share of the windows does not exceed; the first of equal ones.
+
+    ``loads``: packets by window, at least one.
+    """
+    order = sorted(range(len(loads)), key=lambda i: (loads[i], i))
+    value = loads[order[max(0, math.ceil(quantile * len(order)) - 1)]]
+    return loads.index(value)
 
 
 def load_profile(path: Path) -> Profile:

@@ -102,8 +102,11 @@ class HostDialect(Dialect):
 
     def store_entry(self, node: nodes.StoreEntry) -> Lines:
         table, reference = self._map_of(node.entry), self.use(node.entry)
+        place, value = f"{table.entry(reference)}.{table.field_names[node.field]}", self.use(node.value)
+        at = f"(uint32_t){reference}" if table.checked else reference
         return self._if_alive(table, reference, [
-            f"{table.entry(reference)}.{table.field_names[node.field]} = {self.use(node.value)};",
+            f"CORA_IF_PROFILE(if ({place} != {value}) cora_profile_change(&E->{table.table}.profile, &E->core, {at});)",
+            f"{place} = {value};",
             f"CORA_IF_PROFILE(E->{table.table}.profile.events[CORA_STORED]++;)"])
 
     def touch(self, node: nodes.Touch) -> Lines:

@@ -146,7 +146,7 @@ class HostMap:
         out += [f"    cora_expiry_remove(&E->{t}.expiry, at);"] if self.classes else []
         out += [f"    cora_recency_remove(&E->{t}.recency, at);"] if self.lru else []
         out += ["    e->live = 0;", *(["    e->life++;"] if self.checked else []),
-                f"    CORA_IF_PROFILE(cora_profile_end(&E->{t}.profile, at);)",
+                f"    CORA_IF_PROFILE(cora_profile_end(&E->{t}.profile, &E->core, at);)",
                 f"    cora_slots_give(&E->{t}.slots, at);", "}"]
         return out
 
@@ -181,6 +181,7 @@ class HostMap:
                 "    if (CORA_UNLIKELY(e->timeout != timeout)) {",
                 f"        uint64_t deadline = cora_add_capped(now, {t}_timeouts[timeout]);",
                 "        e->timeout = timeout;",
+                f"        CORA_IF_PROFILE(cora_profile_change(&E->{t}.profile, &E->core, at);)",
                 f"        cora_expiry_move(&E->{t}.expiry, at, deadline);",
                 "        E->core.next_due = cora_min64(E->core.next_due, deadline);",
                 "    }",

@@ -80,7 +80,7 @@ class HostMeter:
             f"    cora_expiry_remove(&E->{t}.expiry, at);",
             *([f"    cora_recency_remove(&E->{t}.recency, at);"] if self.lru else []),
             "    e->live = 0;",
-            f"    CORA_IF_PROFILE(cora_profile_end(&E->{t}.profile, at);)",
+            f"    CORA_IF_PROFILE(cora_profile_end(&E->{t}.profile, &E->core, at);)",
             f"    cora_slots_give(&E->{t}.slots, at);", "}",
         ]
 

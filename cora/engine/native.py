@@ -14,7 +14,7 @@ import pickle
 import struct
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -62,9 +62,10 @@ _SANITIZE = ("-std=gnu11", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sa
 
 PATHS = np.dtype([("path", np.uint64), ("packets", np.uint64), ("octets", np.uint64), ("used", np.uint64)])
 USES = np.dtype([("first_ns", np.uint64), ("last_ns", np.uint64), ("accesses", np.uint64), ("octets", np.uint64),
-                 ("alive", np.uint64)])
+                 ("pause_ns", np.uint64), ("alive", np.uint64)])
 WINDOWS = np.dtype([("packets", np.uint64), ("octets", np.uint64)])
-TABLE_WINDOWS = np.dtype([("distinct", np.uint64), ("inserts", np.uint64), ("expiries", np.uint64)])
+TABLE_WINDOWS = np.dtype([("distinct", np.uint64), ("inserts", np.uint64), ("expiries", np.uint64),
+                          ("ends", np.uint64), ("peak", np.uint64)])
 SIZES = 16385
 
 # The order of cora_table_event in table.h.
@@ -80,8 +81,10 @@ class TableProfile:
         events: counts by name: hit_N, miss_N (look-ups by the N-th key), inserted, full, deleted, expired, evicted,
             touched, stored, green, yellow, red; and entries (now), peak.
         uses: dtype USES, one row for each entry there ever was, those gone first in the order they went. An access is a
-            hit, an insert or a charge; times are of the first and the latest access.
-        windows: dtype TABLE_WINDOWS: distinct entries accessed, inserts and expiries; empty without windows.
+            hit, an insert or a charge; times are of the first and the latest access; the pause is the longest time
+            between two.
+        windows: dtype TABLE_WINDOWS: distinct entries accessed, inserts, expiries, entries gone for whatever reason,
+            and the most entries after an insert (0: there was none); empty without windows.
     """
 
     events: dict[str, int]
@@ -161,14 +164,23 @@ class NativeEngine:
 
     # Running.
 
-    def run(self, batches: Iterable[Records], *, keep_verdicts: bool = False) -> None:
-        """Process all packets; only totals, state and (when asked for) verdicts are kept."""
+    def run(self, batches: Iterable[Records], *, keep_verdicts: bool = False,
+            watch: Callable[[int, int], None] | None = None) -> None:
+        """Process all packets; only totals, state and (when asked for) verdicts are kept.
+
+        ``watch`` is called after every batch with the address and the number of the moves in it (`follow`), which are
+        gone when it returns.
+        """
         self._mode("none")
         for records in batches:
             verdicts = np.empty(len(records), np.uint16) if keep_verdicts else None
             done = self._advance(records, 0, verdicts, 0)
             assert done == len(records)
             self._keep(verdicts)
+            if watch is not None:
+                count = ctypes.c_size_t()
+                address = self._library.cora_profile_moves(self._handle, ctypes.byref(count))
+                watch(address or 0, count.value)
 
     def run_events(self, batches: Iterable[Records]) -> Iterator[Event]:
         """Process packets and yield what becomes of them, in order; memory stays constant over long captures."""
@@ -329,6 +341,24 @@ class NativeEngine:
             raise ValueError("windows out of range")
         self._windows = count
         self._library.cora_profile_windows(self._handle, start_ns, length_ns, count)
+
+    def follow(self, components: Sequence[Sequence[str]]) -> None:
+        """Write down every packet's path and what happens to the entries of these states, for the ``watch`` of `run`.
+
+        The words are described in cora/emit/runtime/moves.h. ``components``: names of maps and meters; the entries of
+        the i-th group's tables are those of component i. Call it before running.
+
+        Raises:
+            ValueError: the engine was made without ``profile``, or a state has no entries of its own.
+        """
+        self._need_profile()
+        self._library.cora_profile_follow(self._handle)
+        numbers = {s.name: i for i, s in enumerate(self.program.states)}
+        for component, names in enumerate(components):
+            for offset, name in enumerate(names):
+                numbered = (numbers[name], component, len(names), offset)
+                if not self._library.cora_profile_follow_table(self._handle, *numbered):
+                    raise ValueError(f"{name} has no entries to follow")
 
     def profile(self) -> RawProfile:
         """What the run did so far.
@@ -509,6 +539,9 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "cora_state_load": (ctypes.c_bool, [_P, _U32, ctypes.c_char_p, _SIZE]),
     "cora_state_clear": (None, [_P, ctypes.c_char_p]),
     "cora_profile_windows": (None, [_P, _U64, _U64, _U64]),
+    "cora_profile_follow": (None, [_P]),
+    "cora_profile_follow_table": (ctypes.c_bool, [_P, _U32, _U32, _U32, _U32]),
+    "cora_profile_moves": (_P, [_P, _P]),
     "cora_profile_sizes": (_P, [_P]),
     "cora_profile_totals": (_P, [_P]),
     "cora_profile_paths": (_SIZE, [_P, _P]),

@@ -3,6 +3,7 @@
 #define CORA_CORE_H
 
 #include "base.h"
+#include "moves.h"
 #include "packet.h"
 
 enum cora_event_kind { CORA_EVENT_OUTPUT, CORA_EVENT_ERROR, CORA_EVENT_DROPPED, CORA_EVENT_HELD };
@@ -48,6 +49,9 @@ struct cora_core_profile {
     uint64_t window_start, window_length, window_count; /* nanoseconds; length 0: no windows */
     uint64_t window;                                    /* of the current packet */
     struct cora_total *windows;
+    bool following; /* whether what packets and followed entries do is written down, in the order it happens */
+    uint64_t *moves;
+    size_t move_count, move_room;
 };
 #define CORA_PATH_ARRAY 65536
 #endif
@@ -209,9 +213,21 @@ CORA_COLD void cora_count_rare_path(struct cora_core_profile *c, uint64_t path, 
     *found = (struct cora_path_count){path, found->packets + packets, found->octets + octets, 1};
 }
 
+static inline void cora_note_move(struct cora_core_profile *c, uint64_t word)
+{
+    if (CORA_UNLIKELY(c->move_count == c->move_room))
+        c->moves = cora_grow(c->moves, &c->move_room, c->move_count + 1, sizeof *c->moves);
+    c->moves[c->move_count++] = word;
+}
+
 static inline void cora_count_path(struct cora_core *core, const struct cora_packet *p)
 {
     struct cora_core_profile *c = &core->profile;
+    if (c->following) {
+        cora_note_move(c, (uint64_t)CORA_MOVE_PACKET << CORA_MOVE_KIND);
+        cora_note_move(c, p->path);
+        cora_note_move(c, core->now);
+    }
     if (c->path_total > CORA_PATH_ARRAY) {
         cora_count_rare_path(c, p->path, 1, p->wirelen);
         return;

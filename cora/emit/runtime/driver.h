@@ -294,6 +294,7 @@ void cora_destroy(struct cora_engine *E)
 #ifdef CORA_PROFILE
     cora_release(E->core.profile.paths, E->core.profile.path_mask + 1, sizeof *E->core.profile.paths);
     free(E->core.profile.windows);
+    free(E->core.profile.moves);
 #endif
     free(E->core.forwarded);
     free(E->core.dropped);
@@ -411,6 +412,30 @@ void cora_profile_windows(struct cora_engine *E, uint64_t start, uint64_t length
         if (!t->windows)
             cora_out_of_memory(count);
     }
+}
+
+/* From now on moves (moves.h) are written down. */
+void cora_profile_follow(struct cora_engine *E) { E->core.profile.following = true; }
+
+/* Those of this state too, as the entries `offset`, `offset` + `stride` ... of a component; false when it has none. */
+bool cora_profile_follow_table(struct cora_engine *E, uint32_t state, uint32_t component, uint32_t stride,
+                               uint32_t offset)
+{
+    struct cora_table_profile *t = cora_program_profile(E, state);
+    if (!t || component >= CORA_MOVE_COMPONENTS)
+        return false;
+    t->follow = ((uint64_t)component << CORA_MOVE_COMPONENT) + 1;
+    t->stride = stride;
+    t->offset = offset;
+    return true;
+}
+
+/* The moves since the last call; valid until the engine runs again. */
+const uint64_t *cora_profile_moves(struct cora_engine *E, size_t *count)
+{
+    *count = E->core.profile.move_count;
+    E->core.profile.move_count = 0;
+    return E->core.profile.moves;
 }
 
 const uint64_t *cora_profile_sizes(const struct cora_engine *E) { return E->core.profile.sizes; }

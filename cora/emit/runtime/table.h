@@ -386,11 +386,14 @@ enum cora_table_event {
 struct cora_use {
     uint64_t first, last; /* times of the first and the latest access */
     uint64_t accesses, octets;
+    uint64_t pause; /* longest time between two accesses */
     uint64_t alive;
 };
 
 struct cora_table_window {
     uint64_t distinct, inserts, expiries;
+    uint64_t ends; /* entries gone for whatever reason */
+    uint64_t peak; /* most entries after an insert; 0: nothing was inserted */
 };
 
 struct cora_table_profile {
@@ -401,6 +404,8 @@ struct cora_table_profile {
     struct cora_use *ended;  /* of the entries gone, in the order they went */
     size_t ended_count, ended_room;
     struct cora_table_window *windows;
+    uint64_t follow; /* 0, or 1 + the component's bits of a move */
+    uint64_t stride, offset; /* entry e is number e * stride + offset of the component */
 };
 
 CORA_COLD void cora_profile_init(struct cora_table_profile *t, uint32_t capacity)
@@ -418,10 +423,20 @@ CORA_COLD void cora_profile_close(struct cora_table_profile *t)
     free(t->windows);
 }
 
-/* An entry was found, made or charged. */
-static inline void cora_profile_use(struct cora_table_profile *t, const struct cora_core *core, uint32_t entry)
+static inline void cora_profile_move(const struct cora_table_profile *t, struct cora_core *core, enum cora_move kind,
+                                     uint32_t entry)
+{
+    if (t->follow)
+        cora_note_move(&core->profile, (t->follow - 1) + ((uint64_t)kind << CORA_MOVE_KIND) + entry * t->stride +
+                                           t->offset);
+}
+
+/* An entry was accessed in any way. */
+static inline void cora_profile_access(struct cora_table_profile *t, const struct cora_core *core, uint32_t entry)
 {
     struct cora_use *use = &t->uses[entry];
+    if (core->now - use->last > use->pause)
+        use->pause = core->now - use->last;
     use->last = core->now;
     use->accesses++;
     use->octets += core->current_wirelen;
@@ -431,31 +446,52 @@ static inline void cora_profile_use(struct cora_table_profile *t, const struct c
     }
 }
 
-static inline void cora_profile_insert(struct cora_table_profile *t, const struct cora_core *core, uint32_t entry)
+/* A field of the entry has now another value, or it has another time-out. */
+static inline void cora_profile_change(const struct cora_table_profile *t, struct cora_core *core, uint32_t entry)
 {
-    t->uses[entry] = (struct cora_use){.first = core->now, .alive = 1};
+    cora_profile_move(t, core, CORA_MOVE_CHANGE, entry);
+}
+
+/* An entry was found or charged. */
+static inline void cora_profile_use(struct cora_table_profile *t, struct cora_core *core, uint32_t entry)
+{
+    cora_profile_move(t, core, CORA_MOVE_USE, entry);
+    cora_profile_access(t, core, entry);
+}
+
+static inline void cora_profile_insert(struct cora_table_profile *t, struct cora_core *core, uint32_t entry)
+{
+    cora_profile_move(t, core, CORA_MOVE_MAKE, entry);
+    t->uses[entry] = (struct cora_use){.first = core->now, .last = core->now, .alive = 1};
     t->window_marks[entry] = 0;
     t->events[CORA_INSERTED]++;
     if (++t->events[CORA_ENTRIES] > t->events[CORA_PEAK])
         t->events[CORA_PEAK] = t->events[CORA_ENTRIES];
-    if (t->windows)
-        t->windows[core->profile.window].inserts++;
-    cora_profile_use(t, core, entry);
+    if (t->windows) {
+        struct cora_table_window *window = &t->windows[core->profile.window];
+        window->inserts++;
+        if (t->events[CORA_ENTRIES] > window->peak)
+            window->peak = t->events[CORA_ENTRIES];
+    }
+    cora_profile_access(t, core, entry);
 }
 
 /* A hit in a read-only table, whose entries count from their first use on. */
 static inline void cora_profile_read(struct cora_table_profile *t, const struct cora_core *core, uint32_t entry)
 {
     if (!t->uses[entry].alive) {
-        t->uses[entry] = (struct cora_use){.first = core->now, .alive = 1};
+        t->uses[entry] = (struct cora_use){.first = core->now, .last = core->now, .alive = 1};
         t->events[CORA_ENTRIES]++;
         t->events[CORA_PEAK]++;
     }
-    cora_profile_use(t, core, entry);
+    cora_profile_access(t, core, entry);
 }
 
-CORA_COLD void cora_profile_end(struct cora_table_profile *t, uint32_t entry)
+CORA_COLD void cora_profile_end(struct cora_table_profile *t, struct cora_core *core, uint32_t entry)
 {
+    cora_profile_move(t, core, CORA_MOVE_END, entry);
+    if (t->windows)
+        t->windows[core->profile.window].ends++;
     t->events[CORA_ENTRIES]--;
     t->ended = cora_grow(t->ended, &t->ended_room, t->ended_count + 1, sizeof *t->ended);
     t->uses[entry].alive = 0;

@@ -94,7 +94,7 @@ CORA_COLD void t_hosts_remove(struct cora_engine *E, uint32_t at)
     cora_index_remove(&E->t_hosts.index_0, t_hosts_hash_0(E, e->f_src), at);
     cora_expiry_remove(&E->t_hosts.expiry, at);
     e->live = 0;
-    CORA_IF_PROFILE(cora_profile_end(&E->t_hosts.profile, at);)
+    CORA_IF_PROFILE(cora_profile_end(&E->t_hosts.profile, &E->core, at);)
     cora_slots_give(&E->t_hosts.slots, at);
 }
 
@@ -366,6 +366,7 @@ b_then: /* little.nf:20 */
 b_else: /* little.nf:20 */
     v_packets_2 = E->t_hosts.entries[v_e].f_packets;
     v_v_2 = (uint16_t)(v_packets_2 + 1u);
+    CORA_IF_PROFILE(if (E->t_hosts.entries[v_e].f_packets != v_v_2) cora_profile_change(&E->t_hosts.profile, &E->core, v_e);)
     E->t_hosts.entries[v_e].f_packets = v_v_2;
     CORA_IF_PROFILE(E->t_hosts.profile.events[CORA_STORED]++;)
     t_hosts_touch(E, v_e, p->now, 0);
