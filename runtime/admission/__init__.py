@@ -1,7 +1,7 @@
 """Admission points of a profile: which entries would have been lent, by simulation on the packets of a profile run.
 
-The policy is described in docs/profile.md, "Lending entries". `Watch` listens to a native profile run and, for a program
-whose state can be split, has the simulator (`cora.runtime.admission.native`) run through what happened.
+The policy is described in docs/profile.md, "Lending entries". `Watch` listens to a native profile run and has the
+simulator (`cora.runtime.admission.native`) run through what happened.
 """
 
 from __future__ import annotations
