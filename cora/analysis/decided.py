@@ -3,7 +3,7 @@
 `decide` evaluates an aligned path symbolically. What the path asks of the packet becomes matches, what it asks of the
 entry becomes guards (the rule is there only while they hold), what it stores into the packet becomes rewrites. A store
 into the entry must leave it as it is: where that depends on single bits of the packet (TCP flags), the rule is narrowed
-to those values of the bits for which it does. `evaluate` runs a rule on a packet.
+to those values of the bits for which it does. `evaluate` (`cora.analysis.rules`) runs a rule on a packet.
 """
 
 from __future__ import annotations
@@ -13,15 +13,29 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from cora.analysis.accesses import components_of
-from cora.analysis.sharding import Anchor, Reason, align, key_fields, part_of, sharding_of
+from cora.analysis.rules import (
+    TIMEOUT_CLASS,
+    Counting,
+    Entry,
+    Guard,
+    Interval,
+    Match,
+    Metering,
+    Rewrite,
+    RuleTemplate,
+    Served,
+    evaluate,
+    holds,
+)
+from cora.analysis.sharding import Reason, align, key_fields, part_of, sharding_of
 from cora.analysis.symbolic import Environment, Evaluator, Expr, Expressions, along, shown, value_of
 from cora.ir import nodes
 from cora.ir.nodes import Block, Instruction, Program
 from cora.ir.span import Span
 from cora.ir.types import EntryRef, bits_of
 
-# Stands among the entry fields of `RuleTemplate.invalidated_by` for the time-out class of the entry.
-TIMEOUT_CLASS = "(time-out class)"
+__all__ = ["TIMEOUT_CLASS", "Counting", "Entry", "Guard", "Match", "Metering", "Rewrite", "RuleTemplate", "Served",
+           "decide", "evaluate", "holds"]
 
 # A rule may be narrowed by this many single bits of the packet at most.
 _MOST_BITS = 6
@@ -30,119 +44,6 @@ _TRIED_BITS = 8
 
 # Longer conditions are not repeated in reasons.
 _SHOWN = 80
-
-Interval = tuple[int, int]
-
-
-@dataclass(frozen=True)
-class Match:
-    """A condition on a header field as it arrived: ``field & mask`` lies in one of ``ranges`` (both ends included).
-
-    ``entry``: instead, the field equals this field of the entry. ``header`` ``meta`` with field ``port`` is the number
-    of the arrival port. ``narrowing``: the path itself does not ask for it; packets of the path that fail it are not
-    served by the rule.
-    """
-
-    header: str
-    field: str
-    mask: int
-    ranges: tuple[Interval, ...]
-    entry: str
-    narrowing: bool
-    span: Span
-
-
-@dataclass(frozen=True)
-class Guard:
-    """A condition on the entry alone: the rule exists only while ``condition`` is ``holds``."""
-
-    condition: Expr
-    holds: bool
-    text: str
-    span: Span
-
-
-@dataclass(frozen=True)
-class Rewrite:
-    """A header field gets a value that is fixed when the rule is made, or a field as it arrived plus ``amount``.
-
-    ``value``: an expression over entry fields and constants, None when ``source`` (header, field) is given; sums wrap
-    in the width of the field.
-    """
-
-    header: str
-    field: str
-    value: Expr | None
-    source: tuple[str, str] | None
-    amount: int
-    span: Span
-
-    @property
-    def constant(self) -> int | None:
-        return None if self.value is None else self.value.constant
-
-    @property
-    def entry_field(self) -> str:
-        """The entry field it is, empty when it is something else."""
-        return str(self.value.detail[2]) if self.value is not None and self.value.op == "entry" else ""
-
-
-@dataclass(frozen=True)
-class Counting:
-    """One packet and its frame's length (or ``octets``) are added to ``counter`` at ``index``."""
-
-    counter: str
-    index: Expr | None
-    octets: Expr | None
-    span: Span
-
-
-@dataclass(frozen=True)
-class Metering:
-    """The packet is charged to the entry's bucket and is of this colour."""
-
-    state: str
-    colour: str
-    span: Span
-
-
-@dataclass(frozen=True)
-class RuleTemplate:
-    """What a match-action engine does with a packet of one path, given its entry.
-
-    Attributes:
-        blocks, outcomes: the path; anchor: its look-up or charge.
-        extracts: headers the packet must have, each with the outcome its extraction must give, in order.
-        whole: IP headers by which the packet must be no fragment.
-        matches, guards, rewrites (in order), counts; meter: None without one.
-        touches: (state, time-out class): the entry is refreshed. It is in this class already while the rule exists, so
-            that the time of the last packet is all an engine has to report.
-        port: the port it leaves by; reason: or the reason it is dropped for.
-        invalidated_by: entry fields whose change removes the rule, `TIMEOUT_CLASS` among them. All other fields that
-            the rule uses never change while the entry lives.
-    """
-
-    component: str
-    blocks: tuple[str, ...]
-    outcomes: tuple[str, ...]
-    anchor: Anchor
-    extracts: tuple[tuple[nodes.Extract, str], ...]
-    whole: tuple[str, ...]
-    matches: tuple[Match, ...]
-    guards: tuple[Guard, ...]
-    rewrites: tuple[Rewrite, ...]
-    counts: tuple[Counting, ...]
-    touches: tuple[tuple[str, str], ...]
-    meter: Metering | None
-    port: str
-    reason: str
-    invalidated_by: frozenset[str]
-
-    @property
-    def narrowed(self) -> bool:
-        """Whether it serves only some packets of the path."""
-        return any(m.narrowing for m in self.matches)
-
 
 def decide(program: Program, component: str, blocks: Sequence[str], outcomes: Sequence[str]) -> RuleTemplate | Reason:
     """The rule that serves the packets of a path whose entry in a component is known, or why there is none.

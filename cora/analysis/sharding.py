@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from cora.analysis.accesses import accesses_of, components_of
-from cora.analysis.symbolic import Environment, Evaluator, Expr, along, is_upper, over_all_paths, shown
+from cora.analysis.symbolic import SEVERAL, Environment, Evaluator, Expr, along, is_upper, over_all_paths, shown
 from cora.ir import nodes
 from cora.ir.nodes import Block, Instruction, Lookup, Police, Program, State, Terminator, successors
 from cora.ir.span import Span
@@ -56,6 +56,7 @@ class Anchor:
 
     ``ports``: names of the arrival ports from which packets get here. ``fields``: the entry fields of the key, one per
     part. ``always``: whether its key is known from the packet on every way here; else `align` tells by the path.
+    ``headers``: the network and the upper header that packets here have (``l4``: TCP or UDP), empty where that differs.
     """
 
     component: str
@@ -67,6 +68,7 @@ class Anchor:
     span: Span
     fields: tuple[str, ...] = ()
     always: bool = True
+    headers: tuple[str, str] = ("", "")
 
     @property
     def plain(self) -> bool:
@@ -137,7 +139,7 @@ class Alignment:
 
 def sharding_of(program: Program) -> Mapping[str, Sharding]:
     """Per component of state (`cora.analysis.accesses.components_of`) how it may be split."""
-    return _analysis_of(program).shardings
+    return analysis_of(program).shardings
 
 
 def align(program: Program, component: str, blocks: Sequence[str], outcomes: Sequence[str]) -> Alignment:
@@ -148,7 +150,7 @@ def align(program: Program, component: str, blocks: Sequence[str], outcomes: Seq
     Raises:
         KeyError: the program has no such component or block.
     """
-    return _analysis_of(program).align(component, blocks, outcomes)
+    return analysis_of(program).align(component, blocks, outcomes)
 
 
 def copyable(program: Program, state: State | str) -> Literal["replicated", "partial"] | Reason:
@@ -195,8 +197,8 @@ _CHANGES = {"insert": "insert into", "delete": "delete from", "touch": "refresh 
 
 
 @dataclass(frozen=True)
-class _Site:
-    """A look-up or charge: its key over all paths, and the ports it is reached from."""
+class Site:
+    """A look-up or charge: its key over all paths, and the ports and headers it is reached with."""
 
     block: Block
     node: Lookup | Police
@@ -205,37 +207,55 @@ class _Site:
 
     # As users call it: the state, and which of its keys where it has several.
     name: str
+    headers: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Insertion:
+    """An insert: the values of the fields that no pool gives, over all paths."""
+
+    block: Block
+    node: nodes.Insert
+    values: Mapping[str, Expr]
+    ports: frozenset[int]
+    headers: tuple[str, str]
+
+
+def _headers(env: Environment) -> tuple[str, str]:
+    upper = "l4" if env.upper in ("tcp", "udp", "tcp or udp") else env.upper
+    return ("" if env.network == SEVERAL else env.network, "" if upper == SEVERAL else upper)
 
 
 @dataclass
-class _Component:
+class Component:
     """A component while it is analysed; ``events``: per block its accesses in order."""
 
     name: str
     states: tuple[State, ...]
     events: dict[str, list[tuple[int, Node]]] = field(default_factory=dict)
-    sites: dict[str, _Site] = field(default_factory=dict)
+    sites: dict[str, Site] = field(default_factory=dict)
+    insertions: list[Insertion] = field(default_factory=list)
     # Per block whose look-up is no anchor on any way, why.
     rejected: dict[str, str] = field(default_factory=dict)
     anchors: dict[str, Anchor] = field(default_factory=dict)
 
 
 # Analyses of the programs asked about last: planners ask about one program many times.
-_latest: list[_Analysis] = []
+_latest: list[Analysis] = []
 _KEPT = 4
 
 
-def _analysis_of(program: Program) -> _Analysis:
+def analysis_of(program: Program) -> Analysis:
     for known in _latest:
         if known.program is program:
             return known
-    made = _Analysis(program)
+    made = Analysis(program)
     _latest.insert(0, made)
     del _latest[_KEPT:]
     return made
 
 
-class _Analysis:
+class Analysis:
     """Everything known about how one program meets its state."""
 
     def __init__(self, program: Program) -> None:
@@ -243,7 +263,7 @@ class _Analysis:
         self.blocks = {b.label: b for b in program.blocks}
         self.component_of = components_of(program)
         self.components = self._components()
-        self.tracked = any(isinstance(b.terminator, nodes.TrackFragment) for b in program.blocks)
+        self.tracking = frozenset(b.label for b in program.blocks if isinstance(b.terminator, nodes.TrackFragment))
         self.evaluator = over_all_paths(program, self._visit)
         self.reach = self._reach()
         for component in self.components.values():
@@ -251,20 +271,31 @@ class _Analysis:
         self.order = self._order()
         self.shardings: dict[str, Sharding] = {n: self._sharding(c) for n, c in self.components.items()}
 
-    def _components(self) -> dict[str, _Component]:
+    def _components(self) -> dict[str, Component]:
         members: dict[str, list[State]] = {}
         for state in self.program.states:
             members.setdefault(self.component_of[state.name], []).append(state)
-        return {name: _Component(name, tuple(states)) for name, states in members.items()}
+        return {name: Component(name, tuple(states)) for name, states in members.items()}
 
     def _visit(self, block: Block, env: Environment, evaluator: Evaluator) -> None:
         for i, node in enumerate((*block.instructions, block.terminator)):
             for name in dict.fromkeys(self.component_of[s] for s, _ in accesses_of(self.program, node)):
                 self.components[name].events.setdefault(block.label, []).append((i, node))
         if isinstance(block.terminator, Lookup | Police):
-            site = _Site(block, block.terminator, evaluator.key_of(block.terminator), env.ports,
-                         self._name(block.terminator))
+            site = Site(block, block.terminator, evaluator.key_of(block.terminator), env.ports,
+                         self._name(block.terminator), _headers(env))
             self.components[self.component_of[block.terminator.state]].sites[block.label] = site
+        elif isinstance(block.terminator, nodes.Insert):
+            insertion = self._insertion(block, block.terminator, env, evaluator)
+            self.components[self.component_of[block.terminator.state]].insertions.append(insertion)
+
+    def _insertion(self, block: Block, node: nodes.Insert, env: Environment, evaluator: Evaluator) -> Insertion:
+        state = self.program.state(node.state)
+        assert isinstance(state, nodes.MapState), "the verifier lets maps be inserted into only"
+        allocated = {f for a in state.allocs for f in a.fields}
+        plain = [f.name for f in state.fields if f.name not in allocated]
+        values = {n: evaluator.values[v.name] for n, v in zip(plain, node.values, strict=True)}
+        return Insertion(block, node, values, env.ports, _headers(env))
 
     def _name(self, node: Lookup | Police) -> str:
         state = self.program.state(node.state)
@@ -282,7 +313,7 @@ class _Analysis:
 
     # Anchors.
 
-    def _find_anchors(self, component: _Component) -> None:
+    def _find_anchors(self, component: Component) -> None:
         first = self._first_accesses(component)
         for label, site in component.sites.items():
             if isinstance(self.program.state(site.node.state), nodes.AclState | nodes.LpmState):
@@ -296,7 +327,7 @@ class _Analysis:
             else:
                 component.anchors[label] = self._anchor(component, site)
 
-    def _first_accesses(self, component: _Component) -> set[str]:
+    def _first_accesses(self, component: Component) -> set[str]:
         """Blocks with the first access a packet may make to a component."""
         seen: set[str] = set()
         found: set[str] = set()
@@ -312,7 +343,7 @@ class _Analysis:
                 pending += (t for _, t in successors(self.blocks[label].terminator))
         return found
 
-    def _key_reason(self, component: _Component, site: _Site) -> str:
+    def _key_reason(self, component: Component, site: Site) -> str:
         """Why no way here has a key known from the packet alone; empty when one may have."""
         for name, expr in zip(key_fields(self.program, site.node), site.key, strict=True):
             leaf = unknown_leaf(expr)
@@ -321,7 +352,7 @@ class _Analysis:
                         "a packet cannot be led to the entry before that is known")
         return ""
 
-    def _second_entry(self, component: _Component, site: _Site) -> str:
+    def _second_entry(self, component: Component, site: Site) -> str:
         """Why the packet may go on to another entry of the component behind this one's hit; empty when it cannot."""
         for label in sorted(self._behind(site), key=self._place):
             for _, node in component.events.get(label, ()):
@@ -332,7 +363,7 @@ class _Analysis:
                             "in opposite order could each wait for the other, so both are looked up at the owner")
         return ""
 
-    def _behind(self, site: _Site) -> frozenset[str]:
+    def _behind(self, site: Site) -> frozenset[str]:
         kept = [t for o, t in successors(site.block.terminator) if o not in ("miss", "full")]
         return frozenset[str]().union(*(self.reach[t] for t in kept))
 
@@ -340,12 +371,12 @@ class _Analysis:
         span = self.blocks[label].terminator.span
         return span.line, span.column
 
-    def _anchor(self, component: _Component, site: _Site) -> Anchor:
+    def _anchor(self, component: Component, site: Site) -> Anchor:
         node = site.node
         ports = tuple(p.name for i, p in enumerate(self.program.ports) if i in site.ports)
         return Anchor(component.name, node.state, node.key if isinstance(node, Lookup) else "", site.block.label, ports,
                       tuple(part_of(e) for e in site.key), node.span, key_fields(self.program, node),
-                      all(unknown_leaf(e) is None for e in site.key))
+                      all(unknown_leaf(e) is None for e in site.key), site.headers)
 
     # The order in which packets use components.
 
@@ -364,10 +395,10 @@ class _Analysis:
         reached = frozenset[str]().union(*(self.reach[label] for label in labels))
         return {n for n, c in self.components.items() if not reached.isdisjoint(c.events) and self._changes(c)}
 
-    def _changes(self, component: _Component) -> bool:
+    def _changes(self, component: Component) -> bool:
         return any(isinstance(copyable(self.program, s), Reason) for s in component.states)
 
-    def _conflict(self, component: _Component) -> Reason | None:
+    def _conflict(self, component: Component) -> Reason | None:
         """Another component that packets use after a hit in this one and also, on other ways, before it."""
         for label in component.anchors:
             site = component.sites[label]
@@ -390,7 +421,7 @@ class _Analysis:
 
     # Results.
 
-    def _sharding(self, component: _Component) -> Sharding:
+    def _sharding(self, component: Component) -> Sharding:
         declared = [s for s in component.states if isinstance(s, nodes.MapState | nodes.MeterState)]
         return Sharding(
             component.name, tuple(s.name for s in component.states), tuple(component.anchors.values()),
@@ -399,14 +430,14 @@ class _Analysis:
             all(s.per_shard for s in component.states if isinstance(s, nodes.MapState | nodes.MeterState
                                                                     | nodes.PoolState)))
 
-    def _owner_only(self, component: _Component) -> Iterator[OwnerOnly]:
+    def _owner_only(self, component: Component) -> Iterator[OwnerOnly]:
         for block in self.program.blocks:
             for _, node in component.events.get(block.label, ()):
                 reason = self._owner_reason(component, block, node)
                 if reason:
                     yield OwnerOnly(component.name, block.label, _KINDS[type(node)], reason, node.span)
 
-    def _owner_reason(self, component: _Component, block: Block, node: Node) -> str:
+    def _owner_reason(self, component: Component, block: Block, node: Node) -> str:
         match node:
             case nodes.Insert():
                 return self._insert_reason(component, node)
@@ -418,14 +449,14 @@ class _Analysis:
                 return component.rejected.get(block.label, "")
         return ""
 
-    def _insert_reason(self, component: _Component, node: nodes.Insert) -> str:
+    def _insert_reason(self, component: Component, node: nodes.Insert) -> str:
         state = self.program.state(node.state)
         assert isinstance(state, nodes.MapState), "the verifier lets maps be inserted into only"
         pools = ", ".join(f"'{a.pool}'" for a in state.allocs)
         taken = f"room of '{state.name}'" + (f" and a value of {pools}" if pools else "")
         return f"it inserts into '{state.name}': it takes {taken}, of which the owner keeps account"
 
-    def _refusals(self, component: _Component) -> Iterator[Reason]:
+    def _refusals(self, component: Component) -> Iterator[Reason]:
         for state in component.states:
             reason = _never_split(state)
             if reason:
@@ -438,7 +469,7 @@ class _Analysis:
         if conflict is not None:
             yield conflict
 
-    def _no_anchor(self, component: _Component) -> Reason:
+    def _no_anchor(self, component: Component) -> Reason:
         for label, reason in component.rejected.items():
             return Reason(f"'{component.name}' has no look-up by which a packet alone finds its entry: {reason}",
                           component.sites[label].node.span)
@@ -460,7 +491,7 @@ class _Analysis:
 class _Walk:
     """A path on its way through the accesses of a component."""
 
-    def __init__(self, analysis: _Analysis, component: _Component, blocks: Sequence[str], outcomes: Sequence[str]
+    def __init__(self, analysis: Analysis, component: Component, blocks: Sequence[str], outcomes: Sequence[str]
                  ) -> None:
         self.analysis = analysis
         self.component = component
@@ -497,11 +528,10 @@ class _Walk:
 
     def _fragment(self, label: str) -> str:
         """A fragment's ports come from the first fragment of its datagram, wherever that is remembered."""
-        analysis = self.analysis
-        if not analysis.tracked or not any(leaf.op == "field" and is_upper(str(leaf.detail[0]))
-                                           for e in self.component.sites[label].key for leaf in e.leaves):
+        if self.analysis.tracking.isdisjoint(self.labels):
             return ""
-        if any(isinstance(analysis.blocks[b].terminator, nodes.TrackFragment) for b in self.labels):
+        if any(leaf.op == "field" and is_upper(str(leaf.detail[0]))
+               for e in self.component.sites[label].key for leaf in e.leaves):
             return "it is a fragment: the ports of its key come from the datagram's first fragment"
         return ""
 
@@ -557,7 +587,7 @@ def key_fields(program: Program, node: Lookup | Police) -> tuple[str, ...]:
     return ()
 
 
-def same_entry(one: _Site, other: _Site) -> bool:
+def same_entry(one: Site, other: Site) -> bool:
     """Whether two look-ups certainly mean the same entry: by the same key of the same map, with the same values."""
     return (isinstance(one.node, Lookup) and isinstance(other.node, Lookup) and one.name == other.name
             and one.key == other.key and all(unknown_leaf(e) is None and not _differs(e) for e in one.key))

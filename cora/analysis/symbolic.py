@@ -322,6 +322,10 @@ _CALLS = {"invert": "not"}
 # --- evaluation ---
 
 
+# In place of a header's name: which one it is differs by the way taken.
+SEVERAL = "several"
+
+
 @dataclass(slots=True)
 class Environment:
     """What was stored into headers so far, and which headers were found where.
@@ -414,7 +418,8 @@ class Evaluator:
             return arrived
         if spot in env.stored:
             return env.stored[spot]
-        over = [e for s, e in env.stored.items() if s.overlaps(spot)]
+        # Every store may have changed checksums beside its own field.
+        over = [e for s, e in env.stored.items() if s.overlaps(spot) or name == "checksum"]
         return self.make.overlay((arrived, *over), bits) if over else arrived
 
     def store(self, node: nodes.Store, env: Environment) -> None:
@@ -525,7 +530,9 @@ def _merge(ways: Sequence[Environment], make: Expressions) -> Environment:
 
 def _either(one: str, other: str) -> str:
     """The header found on two ways; several when they differ, so that finding another one makes fields uncertain."""
-    return one or other if not one or not other or one == other else "several"
+    if not one or not other or one == other:
+        return one or other
+    return "tcp or udp" if {one, other} <= {"tcp", "udp", "tcp or udp"} else SEVERAL
 
 
 def along(evaluator: Evaluator, blocks: Mapping[str, Block], labels: Sequence[str], outcomes: Sequence[str],
