@@ -7,6 +7,7 @@ the mutant is right.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from itertools import islice
 from random import Random
@@ -37,7 +38,7 @@ def is_noticed(name: str, mutant: Mutant) -> bool:
     return (before.anchors, before.owner_only, before.refusals) != (now.anchors, now.owner_only, now.refusals)
 
 
-def wrong(claimed: str | None, mutant: Mutant, packets: list[Packet]) -> str | None:
+def wrong(claimed: str | None, mutant: Mutant, packets: Sequence[Packet]) -> str | None:
     """The first packet that shows a claim about the mutant to be wrong; ``claimed``: of this program, or the mutant."""
     program = mutant.program if claimed is None else shipped(claimed)
     anchors = sharding_of(program)[mutant.component].anchors
