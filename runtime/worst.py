@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path as File
 
 import numpy as np
@@ -21,7 +21,7 @@ from cora.partition.instance import Instance, Vector
 from cora.partition.placement import Placement
 from cora.partition.uncertainty import band
 from cora.partition.ways import Steps, Traffic, port_of
-from cora.partition.worst import Costs, mixed, ranked
+from cora.partition.worst import Costs, all_entries, mixed, ranked
 from cora.testing.floods import FRAGMENT, Field, Flood, Floods, PathKey, Witnesses, mac_of
 from cora.testing.frames import NAMES, Spec, build
 
@@ -176,7 +176,12 @@ class _Search:
             write_flood(flood, capture)
             profile = make_profile(self.program, capture, port_map=port_map, options=self.options)
         mix = _lasting(profile, before)
-        traffic = Traffic(_frame(flood.body), rates_of(self.program, profile))
+        rates = rates_of(self.program, profile)
+        if flood.varied:
+            # The run is short: a flood that lasts comes to use all entries that there can be.
+            rates = {name: replace(r, entries=whole.entries, working_set=whole.working_set)
+                     for (name, r), whole in zip(rates.items(), all_entries(self.instance).values(), strict=True)}
+        traffic = Traffic(_frame(flood.body), rates)
         costs = self.costs(profile.paths)
         demand = np.array([mix.get(p.id, 0.0) for p in profile.paths]) @ costs.demands(traffic)
         return _Run(flood, profile, mix, costs.reach(demand, traffic.frame), demand, traffic)
@@ -287,7 +292,8 @@ def _protocol(spec: Spec) -> str:
     family = "IPv4" if spec.ethertype == 0x0800 else "IPv6"
     name = NAMES.get(spec.upper, "")
     flags = spec.fields.get(("tcp", "flags"), 0x10)
-    bits = "+".join(n for bit, n in ((2, "SYN"), (16, "ACK"), (1, "FIN"), (4, "RST")) if flags & bit)
+    bits = "+".join(name.upper() for bit, name in ((2, "syn"), (16, "ack"), (1, "fin"), (4, "rst"))
+                    if spec.fields.get(("tcp", name), flags & bit))
     shown = f"{name.upper() or f'protocol {spec.upper}'} packets"
     if name == "tcp":
         shown = f"TCP {bits or 'without flags'} packets"

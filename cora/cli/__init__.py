@@ -32,6 +32,7 @@ COMMANDS = {
     "diff": "Print what two plans do differently.",
     "compare": "Compare plans with the simple placements.",
     "budget": "Print what each path costs; check it against a budget.",
+    "robust": "Try a plan under other figures and traffic; find the traffic that hurts it most.",
     "replay": "Run a program on traffic; write the packets and the state it leaves.",
     "trace": "Follow one packet through the program.",
     "nics": "List the NICs and their models; hold the models against published figures.",
