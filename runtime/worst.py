@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +31,9 @@ SEED = 1
 BODY = 20_000
 # Paths for which floods are tried, and floods that are run natively.
 _TRIED = 40
-_RUN = 3
+_RUN = 6
+# A flood of a path is worse than another when it leaves less than this share of what that leaves.
+_BETTER = 0.98
 # Paths of a program that are ranked all; beyond, only those that packets were found for.
 _MOST_PATHS = 20_000
 # Shares of all packets that the flood makes up, and parts of a packet's cost that are told.
@@ -125,46 +128,48 @@ class _Search:
         self.program: Program = instance.program
         self.witnesses = Witnesses(self.program, seed, options)
         self.numbering = number_paths(self.program)
+        self.worst: _Run | None = None
 
     def found(self) -> Found | None:
         keys = list(self.witnesses.run())
-        costs = self.costs([Path(0, *key) for key in keys])
-        # Of floods that are as bad, the one that takes least to begin.
-        floods = sorted(self.floods(costs, keys), key=lambda pair: (float(f"{pair[0]:.2g}"), pair[1].fills,
-                                                                    len(pair[1].opening)))
         port_map = tuple(f"{p.name}=mac:{mac_of(i)}" for i, p in enumerate(self.program.ports))
-        runs: list[_Run] = []
-        for estimate, flood in floods[:_RUN]:
-            if runs and min(r.rate for r in runs) <= estimate:
-                break
-            runs.append(self.run(flood, port_map))
-        if not runs:
+        for flood in itertools.islice(self.floods(self.costs([Path(0, *key) for key in keys]), keys), _RUN):
+            run = self.run(flood, port_map)
+            self.worst = run if self.worst is None or run.rate < self.worst.rate else self.worst
+        if self.worst is None:
             return None
-        worst = min(runs, key=lambda r: r.rate)
-        return Found(self.report(worst, len(keys)), worst.flood, port_map)
+        return Found(self.report(self.worst, len(keys)), self.worst.flood, port_map)
+
+    @property
+    def least(self) -> float:
+        """Packets a second that the worst flood so far leaves."""
+        return math.inf if self.worst is None else self.worst.rate
 
     def costs(self, paths: Sequence[Steps]) -> Costs:
         return Costs(self.instance, self.placement, paths, self.cores)
 
-    def floods(self, costs: Costs, keys: Sequence[PathKey]) -> Iterator[tuple[float, Flood]]:
-        """(About the packets a second that are carried, flood), of the paths that may leave the least."""
+    def floods(self, costs: Costs, keys: Sequence[PathKey]) -> Iterator[Flood]:
+        """Floods that may leave less than the worst so far, the worst paths first.
+
+        Of the floods of one path only those that are worse than the ones before, and that take least to begin.
+        """
         maker = Floods(self.program, self.witnesses, self.options)
         number = {key: i for i, key in enumerate(keys)}
         new, same = costs.of_new_flows(), costs.of_one_packet()
-        least = np.inf
         for bound, i in ranked(costs)[:_TRIED]:
-            if bound > least:
+            if bound >= self.least:
                 return
+            least = math.inf
             for flood in maker.of(keys[i]):
                 rows = new if flood.varied else same
-                demand = sum((share * rows[number[k]] for k, share in flood.mix.items() if k in number),
-                             np.zeros(rows.shape[1]))
-                known = sum(share for k, share in flood.mix.items() if k in number)
-                if known == 0 or not np.isfinite(demand).all():
+                shares = {number[k]: share for k, share in flood.mix.items() if k in number}
+                demand = sum((share * rows[k] for k, share in shares.items()), np.zeros(rows.shape[1]))
+                if not shares or not np.isfinite(demand).all():
                     continue
-                rate = costs.reach(demand / known)
-                least = min(least, rate)
-                yield rate, flood
+                rate = costs.reach(demand / sum(shares.values()))
+                if rate < min(least * _BETTER, self.least):
+                    least = rate
+                    yield flood
 
     def run(self, flood: Flood, port_map: Sequence[str]) -> _Run:
         """Run a flood natively and price what it does once it lasts."""

@@ -98,7 +98,12 @@ def test_the_flood_takes_its_path_when_profiled_and_the_plan_carries_what_is_sai
         n for name, (n, _) in traffic.ports.items() if name != report.port)
     # Planning the same placement for the flood itself gives the figure, summed by the planner's own tables.
     instance = build(program, profile, get(nic))
-    other = replace(instance, profile=traffic, rates=build(program, traffic, get(nic)).rates)
+    rates = build(program, traffic, get(nic)).rates
+    if flood.flood.varied:
+        # A flood of new flows that lasts uses the whole table.
+        whole = all_entries(instance)
+        rates = {n: replace(r, entries=whole[n].entries, working_set=whole[n].working_set) for n, r in rates.items()}
+    other = replace(instance, profile=traffic, rates=rates)
     costs = Costs(other, placement_of(made, instance), traffic.paths, made.cores)
     weights = [p.packets / count for p in traffic.paths]
     demands = costs.demands(Traffic(traffic.mean_frame, other.rates))

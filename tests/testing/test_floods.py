@@ -14,7 +14,7 @@ from cora.engine.reference import Reference, TraceStep
 from cora.ir.nodes import Program
 from cora.runtime.worst import describe, story, write_flood
 from cora.testing.compare import run_native, run_reference
-from cora.testing.floods import Flood, Floods, PathKey, Witnesses, key_of, mac_of, numbered
+from cora.testing.floods import Flood, Floods, PathKey, Witnesses, key_of, mac_of, numbered, packet_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -109,3 +109,20 @@ def test_a_written_flood_comes_back_on_its_ports(tmp_path: Path) -> None:
     share = next(p.packets for p in profile.paths if (p.blocks, p.outcomes) == key) / profile.packets
     assert share > 0.9
     assert "on outside" in describe(flood, program)
+
+
+def test_frames_made_at_once_are_those_made_one_by_one() -> None:
+    tried = 0
+    for name in ("nat.ref", "policer"):
+        for _, flood in everything(name):
+            if not flood.varied:
+                continue
+            start = len(flood.opening)
+            packets = list(itertools.islice(flood.packets(), start, start + 4200))
+            filling = flood.filling or flood.body
+            for i in (0, 1, 77, 4095, 4096, 4199):
+                spec = filling if i < flood.fills else flood.body
+                expected = packet_of(numbered(spec, flood.varied, i))
+                assert (packets[i].frame, packets[i].wirelen) == (expected.frame, expected.wirelen)
+            tried += 1
+    assert tried > 20
