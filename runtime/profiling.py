@@ -218,7 +218,8 @@ def _table_use(state: State, table: TableProfile, use: StateUse) -> StateUse:
         expiries=events["expired"] + events["evicted"], entries_end=events["entries"], entries_peak=events["peak"],
         working_set=_integers(table.windows["distinct"]), popularity=popularity(accesses),
         lifetimes_ns=_quantiles(lifetimes), uses_per_entry=_quantiles(accesses), sampled_entries=len(accesses),
-        window_inserts=_integers(table.windows["inserts"]), window_ends=_integers(table.windows["ends"]),
+        window_inserts=_integers(table.windows["inserts"]), window_expiries=_integers(table.windows["expiries"]),
+        window_deletes=_integers(table.windows["ends"] - table.windows["expiries"]),
         window_peaks=window_peaks(table.windows), pauses_ns=_quantiles(table.uses["pause_ns"]))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -65,7 +65,8 @@ class StateUse:
         lifetimes_ns: quantiles 0.1, 0.5, 0.9, 0.99 of (last use - insert) over the entries that died or still live.
         uses_per_entry: the same quantiles of the number of accesses to one entry.
         sampled_entries: the number of entries the curves are made of.
-        window_inserts, window_ends, window_peaks: entries made, gone for whatever reason, and live at most, per window.
+        window_inserts, window_deletes, window_expiries, window_peaks: entries made, deleted by packets, dead of age or
+            evicted, and live at most, per window.
         pauses_ns: quantiles as above of the longest time between two accesses to one entry.
         timeouts: what shorter time-outs would have done, see `TimeoutUse`; empty where nothing expires.
     """
@@ -88,7 +89,8 @@ class StateUse:
     uses_per_entry: tuple[int, ...] = ()
     sampled_entries: int = 0
     window_inserts: tuple[int, ...] = ()
-    window_ends: tuple[int, ...] = ()
+    window_deletes: tuple[int, ...] = ()
+    window_expiries: tuple[int, ...] = ()
     window_peaks: tuple[int, ...] = ()
     pauses_ns: tuple[int, ...] = ()
     timeouts: tuple[TimeoutUse, ...] = ()
@@ -212,6 +214,59 @@ def window_at(loads: Sequence[int], quantile: float) -> int:
     order = sorted(range(len(loads)), key=lambda i: (loads[i], i))
     value = loads[order[max(0, math.ceil(quantile * len(order)) - 1)]]
     return loads.index(value)
+
+
+def at_window(profile: Profile, quantile: float) -> Profile:
+    """The profile of the window whose load (packets) this share of all windows does not exceed.
+
+    ``quantile``: one of `WINDOW_QUANTILES`. What is counted per window is that of the window: packets, octets, paths,
+    inserts, deletes, expiries, working set, entries and what admission did. Curves, the shares of ports and the lengths
+    of frames stay those of the whole traffic; look-ups and other counts that are not kept per window are left out.
+    ``source`` gets a field ``window``.
+
+    Raises:
+        CoraError: `Kind.BAD_FLAG` for another quantile, or a window without packets.
+    """
+    if quantile not in WINDOW_QUANTILES:
+        named = ", ".join(f"P{100 * q:g}" for q in WINDOW_QUANTILES)
+        raise fail(Kind.BAD_FLAG, f"a profile tells nothing about the window at P{100 * quantile:g} of load",
+                   where="--window", hint=f"choose one of {named}")
+    number = window_at([w.packets for w in profile.windows], quantile)
+    window = profile.windows[number]
+    if not window.packets:
+        raise fail(Kind.BAD_FLAG, f"the window at P{100 * quantile:g} of load holds no packets", where="--window",
+                   hint="choose a higher one, or make the profile again with longer windows")
+    packets = dict(window.paths)
+    paths = tuple(replace(p, packets=packets[p.id], octets=round(p.octets * packets[p.id] / p.packets))
+                  for p in profile.paths if p.id in packets)
+    return replace(
+        profile, source={**profile.source, "window": {"quantile": quantile, "number": number}}, packets=window.packets,
+        octets=window.octets, first_ns=window.start_ns,
+        last_ns=min(window.start_ns + profile.window_ns, max(profile.last_ns, window.start_ns)), paths=paths,
+        states={name: _state_at(use, number) for name, use in profile.states.items()}, windows=(window,),
+        admission=tuple(replace(a, points=tuple(_point_at(p, number) for p in a.points)) for a in profile.admission))
+
+
+def _state_at(use: StateUse, number: int) -> StateUse:
+    def only(values: tuple[int, ...]) -> tuple[int, ...]:
+        return values[number:number + 1]
+
+    made, deleted, expired = (sum(only(v)) for v in (use.window_inserts, use.window_deletes, use.window_expiries))
+    peak = only(use.window_peaks)
+    return StateUse(
+        use.kind, inserts=(made, 0), deletes=deleted, expiries=expired,
+        entries_peak=peak[0] if peak else use.entries_peak, working_set=only(use.working_set),
+        popularity=use.popularity, lifetimes_ns=use.lifetimes_ns, uses_per_entry=use.uses_per_entry,
+        sampled_entries=use.sampled_entries, window_inserts=only(use.window_inserts),
+        window_deletes=only(use.window_deletes), window_expiries=only(use.window_expiries), window_peaks=peak,
+        pauses_ns=use.pauses_ns, timeouts=use.timeouts)
+
+
+def _point_at(point: AdmissionPoint, number: int) -> AdmissionPoint:
+    nothing = AdmissionWindow(number, (), 0, 0, 0, 0)  # nothing could be lent up to then
+    found = replace(next((w for w in point.windows if w.window == number), nothing), window=0)
+    return replace(point, lent=found.lent, installs=found.installs, removals=found.removals, recalls=found.recalls,
+                   peak=found.peak, busiest=found.installs, windows=(found,))
 
 
 def load_profile(path: Path) -> Profile:

@@ -165,7 +165,7 @@ class HostMap:
             f"            cora_expiry_push(&E->{t}.expiry, at, deadline);",
             "            continue;",
             "        }",
-            f"        CORA_IF_PROFILE(cora_profile_expiry(&E->{t}.profile, &E->core);)",
+            f"        CORA_IF_PROFILE(cora_profile_expiry(&E->{t}.profile, &E->core, CORA_EXPIRED);)",
             f"        {t}_remove(E, at);",
             "    }",
             "}",
@@ -290,7 +290,7 @@ class HostMap:
         out: Lines = []
         if self.lru:
             out += ["    if (victim != CORA_NONE) {",
-                    f"        CORA_IF_PROFILE(E->{t}.profile.events[CORA_EVICTED]++;)"]
+                    f"        CORA_IF_PROFILE(cora_profile_expiry(&E->{t}.profile, &E->core, CORA_EVICTED);)"]
             # The values of the victim were given back before, and may be taken again by now.
             out += [f"        const bool shared_{i} = "
                     f"cora_pool_is_used(&E->{self.names.state(a.pool)}, {self._victims(i)});"

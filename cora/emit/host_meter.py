@@ -94,7 +94,7 @@ class HostMeter:
             "        if (deadline >= now) {",
             f"            cora_expiry_push(&E->{t}.expiry, at, deadline);",
             "            continue;", "        }",
-            f"        CORA_IF_PROFILE(cora_profile_expiry(&E->{t}.profile, &E->core);)",
+            f"        CORA_IF_PROFILE(cora_profile_expiry(&E->{t}.profile, &E->core, CORA_EXPIRED);)",
             f"        {t}_remove(E, at);", "    }", "}",
         ]
 
@@ -120,7 +120,7 @@ class HostMeter:
         t = self.table
         full = [f"    if (E->{t}.slots.count == E->{t}.slots.capacity)"]
         if self.lru:
-            full += ["    {", f"        CORA_IF_PROFILE(E->{t}.profile.events[CORA_EVICTED]++;)",
+            full += ["    {", f"        CORA_IF_PROFILE(cora_profile_expiry(&E->{t}.profile, &E->core, CORA_EVICTED);)",
                      f"        {t}_remove(E, E->{t}.recency.oldest);", "    }"]
         else:
             full += [f"        {{ CORA_IF_PROFILE(E->{t}.profile.events[CORA_FULL]++;) return CORA_COLOUR_FULL; }}"]

@@ -168,8 +168,8 @@ class NativeEngine:
             watch: Callable[[int, int], None] | None = None) -> None:
         """Process all packets; only totals, state and (when asked for) verdicts are kept.
 
-        ``watch`` is called after every batch with the address and the number of the moves in it (`follow`), which are
-        gone when it returns.
+        ``watch`` is called after every batch with the address and the number of the moves in it (`follow`); they are
+        there until it is called again.
         """
         self._mode("none")
         for records in batches:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import groupby
 from typing import TYPE_CHECKING, Literal
 
@@ -93,16 +94,27 @@ class Watch:
         tables = {s.name for s in program.states if isinstance(s, MapState | MeterState)}
         engine.follow([[s for s in shardings[c].states if s in tables] for c in self.components])
         self._alignments = Alignments(program, self.components)
-        self._simulator = Simulator(len(self.components), len(MODES), windows, self._alignments,
-                                    unchanging=_UNCHANGING)
-        self.feed = self._simulator.feed
+        self._simulator = Simulator(len(self.components), windows, self._alignments, unchanging=_UNCHANGING)
+        self._worker = ThreadPoolExecutor(1)
+        self._running: Future[None] | None = None
+
+    def feed(self, address: int, count: int) -> None:
+        """The moves of a batch: they are simulated while the engine runs the next one."""
+        self._wait()
+        self._running = self._worker.submit(self._simulator.feed, address, count)
+
+    def _wait(self) -> None:
+        if self._running is not None:
+            self._running.result()
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Give the memory back, when what runs has ended."""
+        self._worker.shutdown()
         self._simulator.close()
 
     def finish(self) -> None:
         """The run is over."""
+        self._wait()
         self._simulator.finish()
         self._alignments.keep()
 

@@ -19,7 +19,13 @@
 
 #include "moves.h"
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+#define WAYS 2
 #define POINTS 64
+#define AHEAD 48 /* so many words ahead, entries are fetched into the cache */
 #define UNBOUNDED UINT64_MAX
 #define UNKNOWN UINT64_MAX
 #define NO_ROW UINT32_MAX
@@ -61,19 +67,32 @@ struct served {
 
 struct way {
     bool active; /* a packet has taken an aligned path */
-    uint64_t *mask;
-    uint8_t (*seen)[POINTS]; /* packets at the owner since the entry came back to it, at most 255 */
     uint32_t points;
+    uint64_t full;           /* points, as bits, that have lent all they may */
+    uint64_t oldest[POINTS]; /* of these: no lent entry was last used before this */
+    uint8_t threshold[POINTS];
     struct point point[POINTS];
     struct served *served;
     size_t rows, room;
 };
 
+/* What an entry is to one way: the points that have it lent, as bits; and by point the packets at the owner since it came
+ * back to it, at most 255. */
+struct hold {
+    uint64_t mask;
+    uint8_t seen[POINTS];
+};
+
+struct entry {
+    uint64_t last, gap; /* the time of the latest packet; the running mean of the times between two, or UNKNOWN */
+    struct hold hold[WAYS];
+};
+
 struct component {
-    size_t entries; /* room of the arrays by entry */
-    uint64_t *last, *gap;
+    struct entry *entries;
+    size_t room;
     uint64_t changed; /* number of the latest packet that changed an entry */
-    struct way *ways;
+    struct way ways[WAYS];
 };
 
 struct path {
@@ -100,7 +119,7 @@ struct log {
 struct cora_admission {
     uint64_t window_start, window_length, window_count, window, now;
     uint64_t packets;
-    uint32_t components, ways;
+    uint32_t components;
     uint32_t unchanging; /* ways, as bits, in which a packet that changes its entry needs the owner */
     uint32_t *row; /* by component and way: where the present packet counts if it is aligned, or NO_ROW */
     struct component *component;
@@ -126,16 +145,6 @@ static void *grown(struct cora_admission *S, void *at, size_t *room, size_t need
     if (!bigger)
         longjmp(S->rescue, 1);
     *room = more;
-    return bigger;
-}
-
-/* Like realloc to `count` elements, of which those from `kept` on become zero. */
-static void *stretched(struct cora_admission *S, void *at, size_t kept, size_t count, size_t size)
-{
-    uint8_t *bigger = realloc(at, count * size);
-    if (!bigger)
-        longjmp(S->rescue, 1);
-    memset(bigger + kept * size, 0, (count - kept) * size);
     return bigger;
 }
 
@@ -175,12 +184,12 @@ static int by_age(const void *left, const void *right)
 }
 
 /* Entries that were taken back leave records behind: drops these, and what stands there twice. */
-static void heap_compact(const struct component *C, const struct way *W, struct point *P, uint32_t p)
+static void heap_compact(const struct component *C, uint32_t w, uint32_t p, struct point *P)
 {
     size_t kept = 0;
     for (size_t i = 0; i < P->count; i++)
-        if (W->mask[P->heap[i].entry] >> p & 1)
-            P->heap[kept++] = (struct record){C->last[P->heap[i].entry], P->heap[i].entry};
+        if (C->entries[P->heap[i].entry].hold[w].mask >> p & 1)
+            P->heap[kept++] = (struct record){C->entries[P->heap[i].entry].last, P->heap[i].entry};
     qsort(P->heap, kept, sizeof *P->heap, by_age); /* a sorted array is a heap */
     P->count = 0;
     for (size_t i = 0; i < kept; i++)
@@ -188,11 +197,11 @@ static void heap_compact(const struct component *C, const struct way *W, struct 
             P->heap[P->count++] = P->heap[i];
 }
 
-static void heap_push(struct cora_admission *S, const struct component *C, const struct way *W, struct point *P,
-                      uint32_t p, struct record added)
+static void heap_push(struct cora_admission *S, const struct component *C, uint32_t w, uint32_t p, struct point *P,
+                      struct record added)
 {
     if (P->count > 2 * P->lent + 64)
-        heap_compact(C, W, P, p);
+        heap_compact(C, w, p, P);
     P->heap = grown(S, P->heap, &P->room, P->count + 1, sizeof *P->heap);
     size_t at = P->count++;
     for (; at && earlier(added, P->heap[(at - 1) / 2]); at = (at - 1) / 2)
@@ -201,14 +210,15 @@ static void heap_push(struct cora_admission *S, const struct component *C, const
 }
 
 /* The lent entry idle longest, of at least one. */
-static uint64_t idle_longest(const struct component *C, const struct way *W, struct point *P, uint32_t p)
+static uint64_t idle_longest(const struct component *C, uint32_t w, uint32_t p, struct point *P)
 {
     for (;;) {
         struct record first = P->heap[0];
-        if (!(W->mask[first.entry] >> p & 1))
+        const struct entry *e = &C->entries[first.entry];
+        if (!(e->hold[w].mask >> p & 1))
             heap_pop(P);
-        else if (C->last[first.entry] != first.last)
-            heap_down(P, 0, (struct record){C->last[first.entry], first.entry});
+        else if (e->last != first.last)
+            heap_down(P, 0, (struct record){e->last, first.entry});
         else
             return first.entry;
     }
@@ -223,30 +233,45 @@ static void change_lent(const struct cora_admission *S, struct point *P, int64_t
     P->lent += (uint64_t)by;
 }
 
-static void give_back(const struct cora_admission *S, struct way *W, uint32_t p, uint64_t entry)
+/* Whether a point without room can be told from the others, and how old its entries may be at most. */
+static void note_room(struct way *W, uint32_t p)
 {
-    change_lent(S, &W->point[p], -1);
-    W->mask[entry] &= ~((uint64_t)1 << p);
-    W->seen[entry][p] = 0;
+    const struct point *P = &W->point[p];
+    uint64_t bit = (uint64_t)1 << p;
+    bool full = P->lent == P->capacity;
+    W->full = full ? W->full | bit : W->full & ~bit;
+    W->oldest[p] = full && P->count ? P->heap[0].last : 0;
 }
 
-static void give_back_everywhere(const struct cora_admission *S, struct way *W, uint64_t entry, bool recall)
+static void give_back(const struct cora_admission *S, struct component *C, uint32_t w, uint32_t p, uint64_t entry)
 {
-    for (uint64_t left = W->mask[entry]; left; left &= left - 1) {
-        struct point *P = &W->point[__builtin_ctzll(left)];
+    struct hold *hold = &C->entries[entry].hold[w];
+    change_lent(S, &C->ways[w].point[p], -1);
+    hold->mask &= ~((uint64_t)1 << p);
+    hold->seen[p] = 0;
+}
+
+static void give_back_everywhere(const struct cora_admission *S, struct component *C, uint32_t w, uint64_t entry,
+                                 bool recall)
+{
+    struct hold *hold = &C->entries[entry].hold[w];
+    for (uint64_t left = hold->mask; left; left &= left - 1) {
+        uint32_t p = (uint32_t)__builtin_ctzll(left);
+        struct point *P = &C->ways[w].point[p];
         change_lent(S, P, -1);
+        note_room(&C->ways[w], p);
         *(recall ? &P->whole.recalls : &P->whole.removals) += 1;
         *(recall ? &P->window.recalls : &P->window.removals) += 1;
     }
-    W->mask[entry] = 0;
-    memset(W->seen[entry], 0, sizeof W->seen[entry]);
+    hold->mask = 0;
+    memset(hold->seen, 0, sizeof hold->seen);
 }
 
-static void lend(struct cora_admission *S, const struct component *C, struct way *W, uint32_t p, uint64_t entry)
+static void lend(struct cora_admission *S, struct component *C, uint32_t w, uint32_t p, uint64_t entry)
 {
-    struct point *P = &W->point[p];
+    struct point *P = &C->ways[w].point[p];
     change_lent(S, P, 1);
-    W->mask[entry] |= (uint64_t)1 << p;
+    C->entries[entry].hold[w].mask |= (uint64_t)1 << p;
     P->whole.installs++;
     P->window.installs++;
     if (P->lent > P->whole.peak)
@@ -254,24 +279,26 @@ static void lend(struct cora_admission *S, const struct component *C, struct way
     if (P->lent > P->window.peak)
         P->window.peak = P->lent;
     if (P->capacity != UNBOUNDED)
-        heap_push(S, C, W, P, p, (struct record){C->last[entry], entry});
+        heap_push(S, C, w, p, P, (struct record){C->entries[entry].last, entry});
+    note_room(&C->ways[w], p);
 }
 
-/* Whether the candidate may take the place of a lent entry that was last used at `last` and has this gap. */
-static bool replaces(const struct cora_admission *S, uint64_t gap, uint8_t seen, uint64_t last, uint64_t other_gap)
+/* Whether a candidate of which the owner has seen so many packets may take the place of a lent entry. */
+static bool replaces(const struct cora_admission *S, const struct entry *candidate, uint8_t seen,
+                     const struct entry *other)
 {
-    uint64_t idle = S->now - last;
+    uint64_t idle = S->now - other->last, gap = candidate->gap;
     if (gap == UNKNOWN || idle <= gap)
         return false;
-    if (other_gap == UNKNOWN || idle / SILENCE >= other_gap)
+    if (other->gap == UNKNOWN || idle / SILENCE >= other->gap)
         return true;
-    return seen >= PROOF && gap <= other_gap / FASTER;
+    return seen >= PROOF && gap <= other->gap / FASTER;
 }
 
 /* A point without a bound is about to lend one entry more than `capacity`. */
-static uint32_t fork_point(struct cora_admission *S, const struct component *C, struct way *W, uint32_t from,
-                           uint64_t capacity)
+static uint32_t fork_point(struct cora_admission *S, struct component *C, uint32_t w, uint32_t from, uint64_t capacity)
 {
+    struct way *W = &C->ways[w];
     uint32_t p = W->points++;
     struct point *P = &W->point[p];
     *P = W->point[from];
@@ -281,55 +308,82 @@ static uint32_t fork_point(struct cora_admission *S, const struct component *C, 
     P->heap = NULL;
     P->count = P->room = 0;
     P->heap = grown(S, NULL, &P->room, P->lent, sizeof *P->heap);
-    for (size_t e = 0; e < C->entries; e++) {
-        W->seen[e][p] = W->seen[e][from];
-        if (!(W->mask[e] >> from & 1))
+    W->threshold[p] = W->threshold[from];
+    for (size_t e = 0; e < C->room; e++) {
+        struct hold *hold = &C->entries[e].hold[w];
+        hold->seen[p] = hold->seen[from];
+        if (!(hold->mask >> from & 1))
             continue;
-        W->mask[e] |= (uint64_t)1 << p;
-        P->heap[P->count++] = (struct record){C->last[e], e};
+        hold->mask |= (uint64_t)1 << p;
+        P->heap[P->count++] = (struct record){C->entries[e].last, e};
     }
     qsort(P->heap, P->count, sizeof *P->heap, by_age);
     for (size_t row = 0; row < W->rows; row++) {
         W->served[row].whole[p] = W->served[row].whole[from];
         W->served[row].window[p] = W->served[row].window[from];
     }
+    note_room(W, p);
     return p;
 }
 
 /* Offers an entry with enough packets to a point that has not lent it. */
-static void offer(struct cora_admission *S, const struct component *C, struct way *W, uint32_t p, uint64_t entry)
+static void offer(struct cora_admission *S, struct component *C, uint32_t w, uint32_t p, uint64_t entry)
 {
+    struct way *W = &C->ways[w];
     struct point *P = &W->point[p];
     if (P->capacity == UNBOUNDED && P->lent == P->next && W->points < POINTS) {
-        uint32_t fork = fork_point(S, C, W, p, P->next);
+        uint32_t fork = fork_point(S, C, w, p, P->next);
         P->next *= 4;
-        offer(S, C, W, fork, entry);
+        offer(S, C, w, fork, entry);
     }
     if (P->lent == P->capacity) {
-        uint64_t gap = C->gap[entry];
-        if (gap == UNKNOWN || S->now - P->heap[0].last <= gap) /* then it is so for the true last use too */
+        uint64_t other = idle_longest(C, w, p, P);
+        W->oldest[p] = P->heap[0].last;
+        const struct entry *candidate = &C->entries[entry];
+        if (!replaces(S, candidate, candidate->hold[w].seen[p], &C->entries[other]))
             return;
-        uint64_t other = idle_longest(C, W, P, p);
-        if (!replaces(S, gap, W->seen[entry][p], C->last[other], C->gap[other]))
-            return;
-        give_back(S, W, p, other);
+        give_back(S, C, w, p, other);
         P->whole.removals++;
         P->window.removals++;
     }
-    lend(S, C, W, p, entry);
+    lend(S, C, w, p, entry);
+}
+
+/* Points, as bits, for which the owner has seen enough packets of the entry. */
+static uint64_t ready(const uint8_t *seen, const uint8_t *threshold)
+{
+    uint64_t found = 0;
+#ifdef __SSE2__
+    for (int at = 0; at < POINTS; at += 16) {
+        __m128i have = _mm_loadu_si128((const __m128i *)(seen + at));
+        __m128i need = _mm_loadu_si128((const __m128i *)(threshold + at));
+        __m128i enough = _mm_cmpeq_epi8(_mm_max_epu8(have, need), have);
+        found |= (uint64_t)(uint16_t)_mm_movemask_epi8(enough) << at;
+    }
+#else
+    for (int p = 0; p < POINTS; p++)
+        found |= (uint64_t)(seen[p] >= threshold[p]) << p;
+#endif
+    return found;
 }
 
 /* The owner has seen a packet of this entry. */
-static void note_seen(struct cora_admission *S, const struct component *C, struct way *W, uint64_t entry)
+static void note_seen(struct cora_admission *S, struct component *C, uint32_t w, uint64_t entry)
 {
-    uint8_t *seen = W->seen[entry];
+    const struct way *W = &C->ways[w];
+    uint64_t gap = C->entries[entry].gap;
+    struct hold *hold = &C->entries[entry].hold[w];
     for (uint32_t p = 0; p < POINTS; p++)
-        seen[p] += seen[p] != UINT8_MAX;
+        hold->seen[p] += hold->seen[p] != UINT8_MAX;
     uint64_t all = W->points == POINTS ? UINT64_MAX : ((uint64_t)1 << W->points) - 1;
-    for (uint64_t left = ~W->mask[entry] & all; left; left &= left - 1) {
+    uint64_t left = ~hold->mask & all & ready(hold->seen, W->threshold);
+    if (gap == UNKNOWN)
+        left &= ~W->full;
+    for (; left; left &= left - 1) {
         uint32_t p = (uint32_t)__builtin_ctzll(left);
-        if (seen[p] >= W->point[p].threshold)
-            offer(S, C, W, p, entry);
+        if (W->full >> p & 1 && S->now - W->oldest[p] <= gap) /* then it is so for the true last use too */
+            continue;
+        offer(S, C, w, p, entry);
     }
 }
 
@@ -337,19 +391,17 @@ static void note_seen(struct cora_admission *S, const struct component *C, struc
 
 static void need_entry(struct cora_admission *S, struct component *C, uint64_t entry)
 {
-    if (entry < C->entries)
+    if (entry < C->room)
         return;
-    size_t more = C->entries ? C->entries : 64;
+    size_t more = C->room ? C->room : 64;
     while (more <= entry)
         more *= 2;
-    C->last = stretched(S, C->last, C->entries, more, sizeof *C->last);
-    C->gap = stretched(S, C->gap, C->entries, more, sizeof *C->gap);
-    for (uint32_t w = 0; w < S->ways; w++) {
-        struct way *W = &C->ways[w];
-        W->mask = stretched(S, W->mask, C->entries, more, sizeof *W->mask);
-        W->seen = stretched(S, W->seen, C->entries, more, sizeof *W->seen);
-    }
-    C->entries = more;
+    struct entry *bigger = realloc(C->entries, more * sizeof *bigger);
+    if (!bigger)
+        longjmp(S->rescue, 1);
+    memset(bigger + C->room, 0, (more - C->room) * sizeof *bigger);
+    C->entries = bigger;
+    C->room = more;
 }
 
 static struct touch *touched(struct cora_admission *S, uint32_t component, uint64_t entry)
@@ -382,15 +434,16 @@ static void use_entry(struct cora_admission *S, uint32_t c, uint64_t entry)
     if (touched(S, c, entry))
         return;
     add_touch(S, c, entry, false);
-    for (uint32_t w = 0; w < S->ways; w++) {
+    for (uint32_t w = 0; w < WAYS; w++) {
         struct way *W = &C->ways[w];
-        uint32_t row = S->row[c * S->ways + w];
+        uint32_t row = S->row[c * WAYS + w];
         if (!W->active)
             continue;
+        uint64_t mask = C->entries[entry].hold[w].mask;
         if (row == NO_ROW)
-            give_back_everywhere(S, W, entry, true);
-        else if (W->mask[entry])
-            serve(W, row, W->mask[entry]);
+            give_back_everywhere(S, C, w, entry, true);
+        else if (mask)
+            serve(W, row, mask);
     }
 }
 
@@ -398,8 +451,8 @@ static void make_entry(struct cora_admission *S, uint32_t c, uint64_t entry)
 {
     struct component *C = &S->component[c];
     need_entry(S, C, entry);
-    C->last[entry] = S->now;
-    C->gap[entry] = UNKNOWN;
+    C->entries[entry].last = S->now;
+    C->entries[entry].gap = UNKNOWN;
     add_touch(S, c, entry, true);
 }
 
@@ -407,8 +460,8 @@ static void end_entry(struct cora_admission *S, uint32_t c, uint64_t entry)
 {
     struct component *C = &S->component[c];
     need_entry(S, C, entry);
-    for (uint32_t w = 0; w < S->ways; w++)
-        give_back_everywhere(S, &C->ways[w], entry, false);
+    for (uint32_t w = 0; w < WAYS; w++)
+        give_back_everywhere(S, C, w, entry, false);
     struct touch *gone = touched(S, c, entry);
     if (gone)
         gone->gone = true;
@@ -417,22 +470,22 @@ static void end_entry(struct cora_admission *S, uint32_t c, uint64_t entry)
 /* The packet is the latest of an entry it has touched. */
 static void note_use(struct cora_admission *S, struct touch touch)
 {
-    struct component *C = &S->component[touch.component];
     if (touch.made)
         return;
-    uint64_t gap = S->now - C->last[touch.entry], *mean = &C->gap[touch.entry];
-    *mean = *mean == UNKNOWN ? gap : *mean - *mean / SMOOTHING + gap / SMOOTHING;
-    C->last[touch.entry] = S->now;
+    struct entry *e = &S->component[touch.component].entries[touch.entry];
+    uint64_t gap = S->now - e->last;
+    e->gap = e->gap == UNKNOWN ? gap : e->gap - e->gap / SMOOTHING + gap / SMOOTHING;
+    e->last = S->now;
 }
 
 /* After that, the entry may be lent. */
 static void settle(struct cora_admission *S, struct touch touch)
 {
     struct component *C = &S->component[touch.component];
-    for (uint32_t w = 0; w < S->ways; w++) {
-        bool aligned = S->row[touch.component * S->ways + w] != NO_ROW;
+    for (uint32_t w = 0; w < WAYS; w++) {
+        bool aligned = S->row[touch.component * WAYS + w] != NO_ROW;
         if (C->ways[w].active && (aligned || touch.made))
-            note_seen(S, C, &C->ways[w], touch.entry);
+            note_seen(S, C, w, touch.entry);
     }
 }
 
@@ -478,8 +531,8 @@ static void end_window(struct cora_admission *S)
         S->taken[S->taken_count++] = (struct taken){S->window, path->id, path->window_packets};
         path->window_packets = 0;
     }
-    for (uint32_t n = 0; n < S->components * S->ways; n++) {
-        struct way *W = &S->component[n / S->ways].ways[n % S->ways];
+    for (uint32_t n = 0; n < S->components * WAYS; n++) {
+        struct way *W = &S->component[n / WAYS].ways[n % WAYS];
         if (W->active)
             log_way(S, n, W);
     }
@@ -497,16 +550,18 @@ static void move_clock(struct cora_admission *S, uint64_t now)
     S->window = window;
 }
 
-static uint32_t component_of(uint64_t move)
+static inline uint32_t component_of(uint64_t move)
 {
     return (uint32_t)(move >> CORA_MOVE_COMPONENT) & (CORA_MOVE_COMPONENTS - 1);
 }
+
+static inline uint64_t entry_of(uint64_t move) { return move & (((uint64_t)1 << CORA_MOVE_COMPONENT) - 1); }
 
 static void run_moves(struct cora_admission *S, const uint64_t *moves, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         uint32_t c = component_of(moves[i]);
-        uint64_t entry = moves[i] & (((uint64_t)1 << CORA_MOVE_COMPONENT) - 1);
+        uint64_t entry = entry_of(moves[i]);
         switch (moves[i] >> CORA_MOVE_KIND) {
         case CORA_MOVE_USE: use_entry(S, c, entry); break;
         case CORA_MOVE_MAKE: make_entry(S, c, entry); break;
@@ -519,12 +574,12 @@ static void run_moves(struct cora_admission *S, const uint64_t *moves, size_t co
 /* Where the packet counts in every way, and which ways it is the first aligned packet of. */
 static void place_packet(struct cora_admission *S, const struct path *path)
 {
-    for (uint32_t n = 0; n < S->components * S->ways; n++) {
-        struct component *C = &S->component[n / S->ways];
-        bool refused = S->unchanging >> (n % S->ways) & 1 && C->changed == S->packets;
+    for (uint32_t n = 0; n < S->components * WAYS; n++) {
+        struct component *C = &S->component[n / WAYS];
+        bool refused = S->unchanging >> (n % WAYS) & 1 && C->changed == S->packets;
         S->row[n] = refused ? NO_ROW : path->row[n];
         if (S->row[n] != NO_ROW)
-            C->ways[n % S->ways].active = true;
+            C->ways[n % WAYS].active = true;
     }
 }
 
@@ -576,7 +631,7 @@ static void add_path(struct cora_admission *S, uint64_t id, const uint8_t *align
 {
     if (4 * (S->path_count + 1) > 3 * (S->path_mask + 1))
         double_paths(S);
-    uint32_t total = S->components * S->ways;
+    uint32_t total = S->components * WAYS;
     uint32_t *rows = malloc((total + 1) * sizeof *rows);
     if (!rows)
         longjmp(S->rescue, 1);
@@ -586,7 +641,7 @@ static void add_path(struct cora_admission *S, uint64_t id, const uint8_t *align
     for (uint32_t n = 0; n < total; n++)
         rows[n] = NO_ROW;
     for (uint32_t n = 0; n < total; n++) {
-        struct way *W = &S->component[n / S->ways].ways[n % S->ways];
+        struct way *W = &S->component[n / WAYS].ways[n % WAYS];
         if (!aligned[n])
             continue;
         W->served = grown(S, W->served, &W->room, W->rows + 1, sizeof *W->served);
@@ -603,16 +658,12 @@ void cora_admission_close(struct cora_admission *S)
         return;
     for (uint32_t c = 0; S->component && c < S->components; c++) {
         struct component *C = &S->component[c];
-        for (uint32_t w = 0; C->ways && w < S->ways; w++) {
+        for (uint32_t w = 0; w < WAYS; w++) {
             for (uint32_t p = 0; p < C->ways[w].points; p++)
                 free(C->ways[w].point[p].heap);
-            free(C->ways[w].mask);
-            free(C->ways[w].seen);
             free(C->ways[w].served);
         }
-        free(C->ways);
-        free(C->last);
-        free(C->gap);
+        free(C->entries);
     }
     for (size_t i = 0; S->paths && i <= S->path_mask; i++)
         free(S->paths[i].row);
@@ -626,10 +677,10 @@ void cora_admission_close(struct cora_admission *S)
 }
 
 /* Windows are those of the profile. `unchanging`: ways, as bits, in which a packet that changes its entry needs the owner.
- * `smallest`: the least capacity of a point; each further one is four times larger. */
+ * `smallest`: the least capacity of a point; each further one is four times larger. Thresholds are at most 255. */
 struct cora_admission *cora_admission_open(uint64_t start, uint64_t length, uint64_t count, uint32_t components,
-                                           uint32_t ways, uint32_t unchanging, uint64_t smallest,
-                                           const uint64_t *thresholds, uint32_t threshold_count)
+                                           uint32_t unchanging, uint64_t smallest, const uint64_t *thresholds,
+                                           uint32_t threshold_count)
 {
     struct cora_admission *S = calloc(1, sizeof *S);
     if (!S)
@@ -638,27 +689,35 @@ struct cora_admission *cora_admission_open(uint64_t start, uint64_t length, uint
     S->window_length = length;
     S->window_count = count;
     S->components = components;
-    S->ways = ways;
     S->unchanging = unchanging;
-    S->row = calloc(components * ways + 1, sizeof *S->row);
+    S->row = calloc(components * WAYS + 1, sizeof *S->row);
     S->path_mask = 63;
     S->paths = calloc(S->path_mask + 1, sizeof *S->paths);
     S->component = calloc(components + 1, sizeof *S->component);
-    bool whole = S->paths && S->component && S->row;
-    for (uint32_t c = 0; whole && c < components; c++) {
-        struct component *C = &S->component[c];
-        C->ways = calloc(ways, sizeof *C->ways);
-        whole = C->ways != NULL;
-        for (uint32_t n = 0; whole && n < ways * threshold_count; n++) {
-            struct way *W = &C->ways[n / threshold_count];
-            W->point[W->points++] = (struct point){.capacity = UNBOUNDED, .threshold = thresholds[n % threshold_count],
-                                                   .next = smallest, .changed = start};
-        }
+    if (!S->paths || !S->component || !S->row) {
+        cora_admission_close(S);
+        return NULL;
     }
-    if (whole)
-        return S;
-    cora_admission_close(S);
-    return NULL;
+    for (uint32_t n = 0; n < components * WAYS * threshold_count; n++) {
+        uint32_t t = n % threshold_count, number = n / threshold_count;
+        struct way *W = &S->component[number / WAYS].ways[number % WAYS];
+        W->threshold[W->points] = (uint8_t)thresholds[t];
+        W->point[W->points++] = (struct point){.capacity = UNBOUNDED, .threshold = thresholds[t], .next = smallest,
+                                               .changed = start};
+    }
+    return S;
+}
+
+/* Asks for the entry of a move; a word that is something else does no harm. */
+static inline void fetch(const struct cora_admission *S, uint64_t word)
+{
+    uint32_t c = component_of(word);
+    uint64_t entry = entry_of(word);
+    if (c >= S->components || entry >= S->component[c].room)
+        return;
+    const char *at = (const char *)&S->component[c].entries[entry];
+    for (size_t line = 0; line < sizeof(struct entry); line += 64)
+        __builtin_prefetch(at + line, 1);
 }
 
 /* Reads moves until a packet takes a path that was not registered; returns how many words were read. */
@@ -669,8 +728,9 @@ size_t cora_admission_run(struct cora_admission *S, const uint64_t *words, size_
     size_t at = 0;
     while (at < count) {
         size_t end = at;
-        while (end < count && words[end] >> CORA_MOVE_KIND != CORA_MOVE_PACKET)
-            end++;
+        for (; end < count && words[end] >> CORA_MOVE_KIND != CORA_MOVE_PACKET; end++)
+            if (end + AHEAD < count)
+                fetch(S, words[end + AHEAD]);
         if (end == count) /* entries that went behind the last packet */
             return run_moves(S, words + at, end - at), count;
         struct path *path = find_path(S, words[end + 1]);
@@ -701,8 +761,8 @@ bool cora_admission_finish(struct cora_admission *S)
     if (setjmp(S->rescue))
         return false;
     end_window(S);
-    for (uint32_t n = 0; n < S->components * S->ways; n++) {
-        struct way *W = &S->component[n / S->ways].ways[n % S->ways];
+    for (uint32_t n = 0; n < S->components * WAYS; n++) {
+        struct way *W = &S->component[n / WAYS].ways[n % WAYS];
         for (uint32_t p = 0; p < W->points; p++)
             change_lent(S, &W->point[p], 0);
     }
@@ -711,7 +771,7 @@ bool cora_admission_finish(struct cora_admission *S)
 
 static const struct way *way_of(const struct cora_admission *S, uint32_t number)
 {
-    return &S->component[number / S->ways].ways[number % S->ways];
+    return &S->component[number / WAYS].ways[number % WAYS];
 }
 
 /* Points and rows of a way; the way's number is component * ways + way. */

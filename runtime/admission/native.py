@@ -18,7 +18,9 @@ from cora.emit.cbuild import build_shared, load_shared
 from cora.errors import Kind, fail
 
 FLAGS = ("-std=gnu11", "-O2", "-Wall", "-march=native")
-# Points: every threshold with the capacities SMALLEST, 4 * SMALLEST and so on, and with none.
+# Ways of lending a component, as in admission.c. Points: every threshold with the capacities SMALLEST, 4 * SMALLEST and so
+# on, and with none.
+WAYS = 2
 THRESHOLDS = (1, 2, 4, 8)
 SMALLEST = 16
 _UNBOUNDED = (1 << 64) - 1
@@ -58,7 +60,7 @@ def sources() -> Mapping[str, str]:
 
 _P, _SIZE, _U32, _U64 = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint32, ctypes.c_uint64
 _SIGNATURES: Mapping[str, tuple[Any, list[Any]]] = {
-    "open": (_P, [_U64, _U64, _U64, _U32, _U32, _U32, _U64, _P, _U32]),
+    "open": (_P, [_U64, _U64, _U64, _U32, _U32, _U64, _P, _U32]),
     "close": (None, [_P]),
     "run": (_SIZE, [_P, _P, _SIZE]),
     "unknown": (_U64, [_P]),
@@ -85,7 +87,7 @@ def library() -> ctypes.CDLL:
 class Simulator:
     """Simulates all points of all components and ways of lending at once, move by move; constant memory per entry."""
 
-    def __init__(self, components: int, ways: int, windows: tuple[int, int, int],
+    def __init__(self, components: int, windows: tuple[int, int, int],
                  aligned: Callable[[int], Sequence[bool]], *, unchanging: Sequence[int] = (),
                  thresholds: Sequence[int] = THRESHOLDS, smallest: int = SMALLEST) -> None:
         """Make the points.
@@ -98,10 +100,10 @@ class Simulator:
         Raises:
             CoraError: as `library`; `Kind.ENGINE_LIMIT` without memory.
         """
-        self._library, self._ways, self._aligned = library(), ways, aligned
+        self._library, self._aligned = library(), aligned
         limits = (ctypes.c_uint64 * len(thresholds))(*thresholds)
         bits = sum(1 << way for way in unchanging)
-        made = self._library.cora_admission_open(*windows, components, ways, bits, smallest, limits, len(thresholds))
+        made = self._library.cora_admission_open(*windows, components, bits, smallest, limits, len(thresholds))
         if not made:
             raise _no_memory()
         self._made: int = made
@@ -162,7 +164,7 @@ class Simulator:
         return np.sort(rows, order=("window", "path"))
 
     def _numbers(self, component: int, way: int) -> tuple[int, tuple[int, int]]:
-        number = component * self._ways + way
+        number = component * WAYS + way
         size = (ctypes.c_uint64 * 2)()
         self._library.cora_admission_size(self._made, number, size)
         return number, (size[0], size[1])

@@ -89,7 +89,7 @@ def test_the_simulator_follows_the_policy_exactly(seed: int) -> None:
     count = (end - start) // length + 1
     spans = (start, length, count)
     simulator = Simulator(
-        traffic.components, 2, spans,
+        traffic.components, spans,
         lambda path: [aligned(path, way) for _ in range(traffic.components) for way in range(2)], unchanging=(1,),
         thresholds=thresholds, smallest=traffic.random.choice((1, 2, 3)))
     for some in (packets[:20], packets[20:]):

@@ -50,8 +50,8 @@ struct cora_core_profile {
     uint64_t window;                                    /* of the current packet */
     struct cora_total *windows;
     bool following; /* whether what packets and followed entries do is written down, in the order it happens */
-    uint64_t *moves;
-    size_t move_count, move_room;
+    uint64_t *moves, *moves_before; /* being written, and handed out */
+    size_t move_count, move_room, room_before;
 };
 #define CORA_PATH_ARRAY 65536
 #endif

@@ -295,6 +295,7 @@ void cora_destroy(struct cora_engine *E)
     cora_release(E->core.profile.paths, E->core.profile.path_mask + 1, sizeof *E->core.profile.paths);
     free(E->core.profile.windows);
     free(E->core.profile.moves);
+    free(E->core.profile.moves_before);
 #endif
     free(E->core.forwarded);
     free(E->core.dropped);
@@ -430,12 +431,19 @@ bool cora_profile_follow_table(struct cora_engine *E, uint32_t state, uint32_t c
     return true;
 }
 
-/* The moves since the last call; valid until the engine runs again. */
+/* The moves since the last call; valid until the next one, while the engine may run. */
 const uint64_t *cora_profile_moves(struct cora_engine *E, size_t *count)
 {
-    *count = E->core.profile.move_count;
-    E->core.profile.move_count = 0;
-    return E->core.profile.moves;
+    struct cora_core_profile *c = &E->core.profile;
+    uint64_t *moves = c->moves;
+    size_t room = c->move_room;
+    *count = c->move_count;
+    c->moves = c->moves_before;
+    c->move_room = c->room_before;
+    c->move_count = 0;
+    c->moves_before = moves;
+    c->room_before = room;
+    return moves;
 }
 
 const uint64_t *cora_profile_sizes(const struct cora_engine *E) { return E->core.profile.sizes; }

@@ -392,7 +392,7 @@ struct cora_use {
 
 struct cora_table_window {
     uint64_t distinct, inserts, expiries;
-    uint64_t ends; /* entries gone for whatever reason */
+    uint64_t ends; /* entries gone for whatever reason, expiries among them */
     uint64_t peak; /* most entries after an insert; 0: nothing was inserted */
 };
 
@@ -498,9 +498,11 @@ CORA_COLD void cora_profile_end(struct cora_table_profile *t, struct cora_core *
     t->ended[t->ended_count++] = t->uses[entry];
 }
 
-static inline void cora_profile_expiry(struct cora_table_profile *t, const struct cora_core *core)
+/* An entry dies of age, or is evicted. */
+static inline void cora_profile_expiry(struct cora_table_profile *t, const struct cora_core *core,
+                                       enum cora_table_event why)
 {
-    t->events[CORA_EXPIRED]++;
+    t->events[why]++;
     if (t->windows)
         t->windows[core->profile.window].expiries++;
 }

@@ -108,7 +108,7 @@ CORA_COLD void t_hosts_expire(struct cora_engine *E, uint64_t now)
             cora_expiry_push(&E->t_hosts.expiry, at, deadline);
             continue;
         }
-        CORA_IF_PROFILE(cora_profile_expiry(&E->t_hosts.profile, &E->core);)
+        CORA_IF_PROFILE(cora_profile_expiry(&E->t_hosts.profile, &E->core, CORA_EXPIRED);)
         t_hosts_remove(E, at);
     }
 }
