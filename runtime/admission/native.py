@@ -18,8 +18,8 @@ from cora.emit.cbuild import build_shared, load_shared
 from cora.errors import Kind, fail
 
 FLAGS = ("-std=gnu11", "-O2", "-Wall", "-march=native")
-# Ways of lending a component, as in admission.c. Points: every threshold with the capacities SMALLEST, 4 * SMALLEST and so
-# on, and with none.
+# Ways of lending a component, as in admission.c.
+# Points: every threshold with the capacities SMALLEST, 4 * SMALLEST and so on, and with none.
 WAYS = 2
 THRESHOLDS = (1, 2, 4, 8)
 SMALLEST = 16
