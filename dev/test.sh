@@ -3,7 +3,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 # The recording script of the shipped capture is tested with the real programs it uses.
-export CORA_EXTRA_PACKAGES="iproute2 tcpdump ethtool curl iputils-ping traceroute dnsutils dnsmasq-base iperf3"
+export CORA_EXTRA_PACKAGES="iproute2 tcpdump ethtool curl iputils-ping traceroute dnsutils dnsmasq-base iperf3 chromium"
 bash dev/setup.sh test
 .venv/bin/ruff check .
 .venv/bin/mypy cora tests

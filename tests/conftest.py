@@ -39,6 +39,7 @@ CAPABILITIES: dict[str, tuple[Callable[[], bool], str]] = {
     "gcc": (lambda: shutil.which("gcc") is not None, "no gcc on this machine"),
     "sanitizers": (_has_sanitizers, "gcc here cannot link the address and undefined-behaviour sanitizers"),
     "traces": (lambda: (TRACES / "MANIFEST.tsv").is_file(), f"the public captures are not at {TRACES}"),
+    "chromium": (lambda: shutil.which("chromium") is not None, "no chromium on this machine"),
     "netns": (_has_netns, "network namespaces cannot be made here (needs root and iproute2)"),
 }
 

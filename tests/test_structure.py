@@ -21,6 +21,7 @@ FORBIDDEN = {
     "emit": ("cora.models", "cora.partition", "cora.plan", "cora.cli", "cora.backends", "cora.runtime"),
     "engine": ("cora.models", "cora.partition", "cora.plan", "cora.cli", "cora.backends", "cora.runtime"),
     "partition": ("cora.cli", "cora.backends", "cora.runtime", "cora.emit", "cora.engine"),
+    "report": ("cora.cli", "cora.backends", "cora.runtime", "cora.emit", "cora.engine"),
     "explain": ("cora.cli", "cora.backends", "cora.runtime", "cora.emit", "cora.engine"),
     "plan": ("cora.cli", "cora.backends", "cora.runtime", "cora.emit", "cora.engine"),
 }

@@ -31,6 +31,7 @@ COMMANDS = {
     "explain": "Say why a plan is as it is, and what would change it.",
     "diff": "Print what two plans do differently.",
     "compare": "Compare plans with the simple placements.",
+    "report": "Write a plan as one self-contained HTML page.",
     "budget": "Print what each path costs; check it against a budget.",
     "robust": "Try a plan under other figures and traffic; find the traffic that hurts it most.",
     "replay": "Run a program on traffic; write the packets and the state it leaves.",

@@ -78,6 +78,11 @@ class Budget:
     mean: Mapping[str, float]
     paths: tuple[PathBudget, ...]
 
+    def times(self) -> list[str]:
+        """The resources that are time (nanoseconds or cycles) and are used at all, and the latency."""
+        return [n for n, u in self.units.items()
+                if n == LATENCY or (u.unit.endswith(("ns", "cycle")) and self.mean.get(n))]
+
     def to_json(self) -> str:
         """The document: a path a line, a trailing newline."""
         data = asdict(self)
@@ -296,8 +301,7 @@ def summary(budget: Budget) -> str:
     """The budget as a table: per path what it uses of the resources that are time."""
     from cora.plan.render import columns
 
-    names = [n for n, u in budget.units.items() if n == LATENCY or (u.unit.endswith(("ns", "cycle"))
-                                                                    and budget.mean.get(n))]
+    names = budget.times()
     head = ("share", "path", *(f"{n} ({budget.units[n].unit})" for n in names))
     rows = [(f"{100 * p.share:.1f} %", p.name, *(_number(p.costs.get(n)) for n in names)) for p in budget.paths]
     rows.append(("", "mean packet", *(_number(budget.mean.get(n)) for n in names)))

@@ -91,6 +91,12 @@ class Questions:
         return Gain(then.most.throughput, ratio, low, high, then.fewest, self.now.fewest)
 
 
+def most_with(subject: Subject, cores: int) -> Outcome | None:
+    """The most a plan's inputs carry with so many host cores."""
+    return _outcome(subject.program, subject.profile, subject.target, replace(
+        subject.plan.request, rate_pps=None, line_bps=None, cores=cores))
+
+
 def _outcome(program: Program, profile: Profile, target: Target, request: Request) -> Outcome | None:
     try:
         return outcome(program, profile, target, request)

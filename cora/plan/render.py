@@ -29,7 +29,8 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def _scaled(figure: Figure, value: float | None) -> str:
+def shown_figure(figure: Figure, value: float | None) -> str:
+    """A value of a figure (itself, its P10 or P90) with its unit."""
     if value is None:
         return "unbounded" if figure.unit == "ns" else "out of reach"
     if figure.unit == "packets/s":
@@ -41,20 +42,21 @@ def _scaled(figure: Figure, value: float | None) -> str:
 
 def figure_line(figure: Figure) -> str:
     """A figure with its band and kind: ``throughput 13.85 Mpps (P10-P90 10.63 Mpps - 14.97 Mpps, predicted)``."""
-    low, high = _scaled(figure, figure.low), _scaled(figure, figure.high)
-    return f"{figure.name} {_scaled(figure, figure.value)} (P10-P90 {low} - {high}, {figure.kind})"
+    low, high = shown_figure(figure, figure.low), shown_figure(figure, figure.high)
+    return f"{figure.name} {shown_figure(figure, figure.value)} (P10-P90 {low} - {high}, {figure.kind})"
 
 
 def headline(plan: Plan) -> str:
     """One line: what, where, what it reaches, and how sure it is that what was asked is reached."""
     asked = "most throughput"
     if plan.request.rate_pps is not None:
-        asked = (f"{_asked_rate(plan)} asked, carried in {plan.samples_met} of {plan.samples} samples of the model's "
+        asked = (f"{asked_rate(plan)} asked, carried in {plan.samples_met} of {plan.samples} samples of the model's "
                  "uncertainty")
     return f"{plan.program} on {plan.target}: {_cores(plan)}, {mpps(plan.throughput_pps)} predicted ({asked})"
 
 
-def _asked_rate(plan: Plan) -> str:
+def asked_rate(plan: Plan) -> str:
+    """The asked rate as it was asked, and in packets."""
     rate = mpps(plan.request.rate_pps)
     return rate if plan.request.line_bps is None else f"{scaled(plan.request.line_bps, 'bps')} = {rate}"
 
@@ -71,7 +73,7 @@ def _lines(plan: Plan) -> list[str]:
     busiest = max(plan.resources, key=lambda r: r.utilisation)
     lines = [headline(plan), ""]
     if plan.request.line_bps is not None:
-        lines.append(f"  asked: {_asked_rate(plan)} at the mean frame of {plan.mean_frame:.0f} octets "
+        lines.append(f"  asked: {asked_rate(plan)} at the mean frame of {plan.mean_frame:.0f} octets "
                      f"({LINE_OCTETS} more on the line)")
     lines += [f"  {figure_line(f)}" for f in plan.figures]
     lines.append(f"  binding resource: {plan.binding}, {percent(busiest.utilisation)} used of "
@@ -366,7 +368,7 @@ def diff(a: Plan, b: Plan) -> str:
 
 def _shown(plan: Plan, name: str) -> str:
     figure = next((f for f in plan.figures if f.name == name), None)
-    return "-" if figure is None else _scaled(figure, figure.value)
+    return "-" if figure is None else shown_figure(figure, figure.value)
 
 
 def _states(plan: Plan) -> dict[str, str]:
@@ -374,7 +376,7 @@ def _states(plan: Plan) -> dict[str, str]:
 
 
 def _asked(plan: Plan) -> str:
-    parts = [] if plan.request.rate_pps is None else [_asked_rate(plan)]
+    parts = [] if plan.request.rate_pps is None else [asked_rate(plan)]
     if plan.request.cores is not None:
         parts.append(cores(plan.request.cores))
     return " with ".join(parts)
