@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
-from browser import looked_at
 from planning_fakes import nat_like, nat_profile, target_of
 
 from cora.analysis.profile import StateUse
@@ -25,6 +26,7 @@ from cora.plan.quantities import mpps, scaled
 from cora.plan.render import percent
 from cora.report.page import Beside, page
 
+Look = Callable[..., dict[str, Any]]
 CURVE = ((0.01, 0.3), (0.1, 0.6), (0.5, 0.9), (1.0, 1.0))
 
 
@@ -228,7 +230,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs("chromium")
-def test_a_browser_shows_it_wide_and_narrow_light_and_dark(tmp_path: Path) -> None:
+def test_a_browser_shows_it_wide_and_narrow_light_and_dark(tmp_path: Path, looked_at: Look) -> None:
     subject = made(rate=16e6, refused=True)
     found = split(subject.plan)
     text = page(found, whole(subject))
@@ -251,7 +253,7 @@ def test_a_browser_shows_it_wide_and_narrow_light_and_dark(tmp_path: Path) -> No
 
 
 @pytest.mark.needs("chromium")
-def test_the_look_at_pages_finds_what_it_looks_for(tmp_path: Path) -> None:
+def test_the_look_at_pages_finds_what_it_looks_for(tmp_path: Path, looked_at: Look) -> None:
     text = page(made(cores=2).plan).replace("</main>", "<img src='http://127.0.0.1:9/x.png'><div style='width:5000px'>"
                                             "wide</div><div id='flat'></div></main>")
     told = looked_at(text, tmp_path, ["#flat"])
