@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from cora.analysis.accesses import accesses_of, components_of
-from cora.analysis.symbolic import SEVERAL, Environment, Evaluator, Expr, along, is_upper, over_all_paths, shown
+from cora.analysis.symbolic import Environment, Evaluator, Expr, along, is_upper, over_all_paths, shown
 from cora.ir import nodes
+from cora.ir.cfg import available_headers
 from cora.ir.nodes import Block, Instruction, Lookup, Police, Program, State, Terminator, successors
 from cora.ir.span import Span
 
@@ -221,9 +222,10 @@ class Insertion:
     headers: tuple[str, str]
 
 
-def _headers(env: Environment) -> tuple[str, str]:
-    upper = "l4" if env.upper in ("tcp", "udp", "tcp or udp") else env.upper
-    return ("" if env.network == SEVERAL else env.network, "" if upper == SEVERAL else upper)
+def _headers(available: frozenset[str]) -> tuple[str, str]:
+    """The network and the upper header that packets certainly have."""
+    network = next((h for h in ("ipv4", "ipv6", "arp") if h in available), "")
+    return network, next((h for h in ("l4", "icmp", "icmp6") if h in available), "")
 
 
 @dataclass
@@ -264,6 +266,7 @@ class Analysis:
         self.component_of = components_of(program)
         self.components = self._components()
         self.tracking = frozenset(b.label for b in program.blocks if isinstance(b.terminator, nodes.TrackFragment))
+        self.available = available_headers(program)
         self.evaluator = over_all_paths(program, self._visit)
         self.reach = self._reach()
         for component in self.components.values():
@@ -283,7 +286,7 @@ class Analysis:
                 self.components[name].events.setdefault(block.label, []).append((i, node))
         if isinstance(block.terminator, Lookup | Police):
             site = Site(block, block.terminator, evaluator.key_of(block.terminator), env.ports,
-                         self._name(block.terminator), _headers(env))
+                         self._name(block.terminator), _headers(self.available[block.label]))
             self.components[self.component_of[block.terminator.state]].sites[block.label] = site
         elif isinstance(block.terminator, nodes.Insert):
             insertion = self._insertion(block, block.terminator, env, evaluator)
@@ -295,7 +298,7 @@ class Analysis:
         allocated = {f for a in state.allocs for f in a.fields}
         plain = [f.name for f in state.fields if f.name not in allocated]
         values = {n: evaluator.values[v.name] for n, v in zip(plain, node.values, strict=True)}
-        return Insertion(block, node, values, env.ports, _headers(env))
+        return Insertion(block, node, values, env.ports, _headers(self.available[block.label]))
 
     def _name(self, node: Lookup | Police) -> str:
         state = self.program.state(node.state)
@@ -359,8 +362,8 @@ class Analysis:
                 if isinstance(node, nodes.TrackFragment) or (
                         isinstance(node, Lookup | Police) and not same_entry(site, component.sites[label])):
                     return (f"behind this look-up of '{site.name}' a packet may go on to another entry of "
-                            f"'{component.name}' (line {node.span.line}): two packets that meet the same two entries "
-                            "in opposite order could each wait for the other, so both are looked up at the owner")
+                            f"'{component.name}' (line {node.span.line}), and packets that meet two entries in "
+                            "opposite orders come in no one order unless one place looks up both")
         return ""
 
     def _behind(self, site: Site) -> frozenset[str]:

@@ -120,18 +120,21 @@ class _Search:
     def _choose(self, anchor: Anchor, wanted: frozenset[str]) -> None:
         fields = _fields(anchor, wanted)
         for port in anchor.ports:
-            if self._of(port, anchor.headers) is None:
+            known = self._of(port, anchor.headers)
+            clash = any(k.fields != fields for k in known)
+            if not clash and not any(_covers(k.headers, anchor.headers) for k in known):
                 self.chosen.append(SteeringKey(port, anchor.headers, _key_name(anchor), fields))
 
-    def _of(self, port: str, headers: tuple[str, str]) -> SteeringKey | None:
-        """The key chosen for packets of a port with these headers: the card steers them by one."""
-        return next((k for k in self.chosen if k.port == port and _overlap(k.headers, headers)), None)
+    def _of(self, port: str, headers: tuple[str, str]) -> list[SteeringKey]:
+        """The keys chosen for packets of a port that may have these headers: the card steers each of them by one."""
+        return [k for k in self.chosen if k.port == port and _overlap(k.headers, headers)]
 
     # What does not meet.
 
     def _elsewhere(self, wanted: frozenset[str]) -> Iterator[OwnerOnly]:
-        for label, reason in self.component.rejected.items():
-            yield self._away(label, "lookup", reason)
+        for label in self.component.rejected:
+            yield self._away(label, "lookup", "it leads to a second entry, or its key comes out of one: that may be "
+                                              "another core's")
         for anchor in self.component.anchors.values():
             reason = self._astray(anchor, wanted)
             if reason:
@@ -150,24 +153,26 @@ class _Search:
         """Why packets may be at another core than the entry this anchor leads to; empty when they are not."""
         if anchor.quoted:
             return "its key is read from the packet that an ICMP error quotes: the card steers by the outer headers"
+        if not anchor.always:
+            return "its key is not made of the packet's own headers on every way"
         if anchor not in self.led:
             return "its key is computed: the card steers by header fields"
+        fields = _fields(anchor, wanted)
         for port in anchor.ports:
-            key = self._of(port, anchor.headers)
-            assert key is not None, "every anchor the card can lead to has a key"
-            if key.fields != _fields(anchor, wanted):
-                return (f"packets from '{port}' with {_listed(anchor.headers)} are steered by other fields "
-                        f"({', '.join(h for _, h in key.fields)})")
+            for key in self._of(port, anchor.headers):
+                if key.fields != fields:
+                    return (f"packets from '{port}' with {_listed(anchor.headers)} are steered by other fields "
+                            f"({', '.join(h for _, h in key.fields)})")
         return ""
 
     def _misplaced(self, insertion: Insertion, wanted: frozenset[str]) -> str:
         """Why an inserted entry may belong to another core than the packet that makes it; empty when it does not."""
         for number in sorted(insertion.ports):
             port = self.analysis.program.ports[number].name
-            key = self._of(port, insertion.headers)
-            if key is None:
+            known = self._of(port, insertion.headers)
+            if not any(_covers(k.headers, insertion.headers) for k in known):
                 return f"packets from '{port}' with {_listed(insertion.headers)} are not steered for it"
-            for name, header in key.fields:
+            for name, header in (pair for key in known for pair in key.fields):
                 value = insertion.values.get(name)
                 if value is None:
                     return f"packets from '{port}' are steered by '{name}', which a pool gives only now"
@@ -183,7 +188,9 @@ class _Search:
             return
         reason = "later fragments have no ports: the card steers them by addresses alone"
         told_apart = [b.label for b in program.blocks if isinstance(b.terminator, nodes.IsFragment)]
-        tracked = [b.label for b in program.blocks if isinstance(b.terminator, nodes.TrackFragment)]
+        families = {k.headers[0] for k in self.chosen}
+        tracked = [b.label for b in program.blocks
+                   if isinstance(b.terminator, nodes.TrackFragment) and families & {b.terminator.header, ""}]
         # A program that does not tell fragments apart takes what stands in them for a header.
         for label in tracked or ([] if told_apart else [a.block for a in self.led[:1]]):
             yield self._away(label, "fragment", reason)
@@ -220,6 +227,11 @@ def _key_name(anchor: Anchor) -> str:
 def _overlap(one: Sequence[str], other: Sequence[str]) -> bool:
     """Whether packets may have the headers of both kinds."""
     return all(not a or not b or a == b for a, b in zip(one, other, strict=True))
+
+
+def _covers(general: Sequence[str], special: Sequence[str]) -> bool:
+    """Whether packets with the second headers all have the first."""
+    return all(not a or a == b for a, b in zip(general, special, strict=True))
 
 
 def _listed(headers: Iterable[str]) -> str:

@@ -322,10 +322,6 @@ _CALLS = {"invert": "not"}
 # --- evaluation ---
 
 
-# In place of a header's name: which one it is differs by the way taken.
-SEVERAL = "several"
-
-
 @dataclass(slots=True)
 class Environment:
     """What was stored into headers so far, and which headers were found where.
@@ -530,9 +526,7 @@ def _merge(ways: Sequence[Environment], make: Expressions) -> Environment:
 
 def _either(one: str, other: str) -> str:
     """The header found on two ways; several when they differ, so that finding another one makes fields uncertain."""
-    if not one or not other or one == other:
-        return one or other
-    return "tcp or udp" if {one, other} <= {"tcp", "udp", "tcp or udp"} else SEVERAL
+    return one or other if not one or not other or one == other else "several"
 
 
 def along(evaluator: Evaluator, blocks: Mapping[str, Block], labels: Sequence[str], outcomes: Sequence[str],

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 @click.option("--list-passes", is_flag=True, help="Print the pipeline and what each pass does.")
 @click.option("--verify", "verify_each", is_flag=True, help="Run the IR verifier after every pass.")
 @click.option("--paths", is_flag=True, help="Print every path through the program with its verdict.")
+@click.option("--sharding", is_flag=True, help="Print how each state may be split by flow, copied or divided.")
 @click.option("--max-paths", default=100_000, show_default=True, type=click.IntRange(1), help="Refuse more paths.")
 @json_option
 def command(nf: str, settings: tuple[str, ...], emit_ir: bool, passes: str | None, stop_after: str | None,
-            list_passes: bool, verify_each: bool, paths: bool, max_paths: int, as_json: bool) -> None:
+            list_passes: bool, verify_each: bool, paths: bool, sharding: bool, max_paths: int, as_json: bool) -> None:
     """Check the program NF and show what the compiler makes of it.
 
     Prints every error of the program, or a summary. Exit code 2 when there are errors.
@@ -46,6 +47,10 @@ def command(nf: str, settings: tuple[str, ...], emit_ir: bool, passes: str | Non
         note(f"{remark.span}: warning[{remark.name}]: {remark.text}")
     if paths:
         _print_paths(program, max_paths, as_json)
+    elif sharding:
+        from cora.cli import sharding as shown
+
+        print_json(shown.facts(program, max_paths)) if as_json else click.echo(shown.report(program, max_paths))
     elif emit_ir:
         from cora.ir.text import print_program
 

@@ -130,6 +130,26 @@ def test_trace_shows_lines_look_ups_and_the_verdict(cora: Run) -> None:
     assert data["packet"] == 300 and data["steps"] and data["events"]
 
 
+def test_check_tells_how_state_may_be_split(cora: Run) -> None:
+    shown = cora("check", NAT, "--sharding").out
+    assert "conns, ext: entries can be lent" in shown
+    assert "line 143" in shown
+    assert "fragments: cannot be split" in shown
+    facts = json.loads(cora("check", NAT, "--sharding", "--json").out)
+    assert facts["copies"]["translated_out"] == "partial"
+    (conns,) = [c for c in facts["components"] if c["splittable"]]
+    assert {a["place"].rpartition(":")[0] for a in conns["anchors"]} >= {f"{NAT}:143", f"{NAT}:215"}
+    assert conns["ways"]["aligned"] + conns["ways"]["unused"] + sum(r["ways"] for r in conns["ways"]["owner"]) \
+        == json.loads(cora("check", NAT, "--json").out)["paths"]
+    assert conns["cores"]["meeting"] == "pool value"
+
+
+def test_check_leaves_uncounted_what_has_too_many_ways(cora: Run) -> None:
+    assert "not counted" in cora("check", NAT, "--sharding", "--max-paths", "100").out
+    facts = json.loads(cora("check", NAT, "--sharding", "--max-paths", "100", "--json").out)
+    assert [c["ways"] for c in facts["components"]] == [None] * len(facts["components"])
+
+
 def test_check_prints_summary_ir_passes_and_paths(cora: Run) -> None:
     assert "no errors" in cora("check", NAT).out
     facts = json.loads(cora("check", NAT, "--json").out)
