@@ -15,6 +15,7 @@ from cora.ir.nodes import Program
 if TYPE_CHECKING:
     from cora.analysis.profile import Profile
     from cora.frontends.traffic.synthetic import TrafficSpec
+    from cora.models.calibration import HostCalibration
     from cora.plan.document import Plan
     from cora.runtime.replay import Engine, ReplayResult
     from cora.runtime.tracing import PacketTrace
@@ -87,7 +88,8 @@ def profile(program: Program, traffic: PathLike, *, port_map: Sequence[str] = ()
 
 
 def plan(program: Program, profile: Profile, nic: str, *, rate: str | float | None = None, cores: int | None = None,
-         solver: str = "highs", time_limit: float = 10.0, instance: str | None = None) -> Plan:
+         solver: str = "highs", time_limit: float = 10.0, instance: str | None = None, reserved: Sequence[str] = (),
+         host_model: str | None = None) -> Plan:
     """Decide what runs where.
 
     Args:
@@ -96,7 +98,10 @@ def plan(program: Program, profile: Profile, nic: str, *, rate: str | float | No
             fewest host cores for this rate.
         cores: host cores: the highest rate for these; with ``rate``, at most these.
         solver: ``"highs"`` or ``"cbc"``; time_limit: seconds.
-        instance: one card of the family, None for its standard one.
+        instance: one card of the family (a name, or a file as docs/models.md says), None for its standard one.
+        reserved: what others on the card use, such as ``"emem=512MiB"``.
+        host_model: ``"published"`` or ``"measured"`` figures of host cores, or a file of `calibrate`; None: those
+            measured on this machine when there are any, else the published ones.
 
     Raises:
         CoraError: the NIC is unknown, the profile is of another program, or no plan meets the request.
@@ -107,9 +112,28 @@ def plan(program: Program, profile: Profile, nic: str, *, rate: str | float | No
 
     asked = asked_rate(rate, profile)
     with _uncollected():
-        return search(program, profile, get(nic, instance), rate_pps=None if asked is None else asked.pps,
+        return search(program, profile, get(nic, instance, reserved, host_model),
+                      rate_pps=None if asked is None else asked.pps,
                       line_bps=None if asked is None else asked.line_bps, cores=cores, solver=solver,
                       time_limit=time_limit)
+
+
+def calibrate(path: PathLike | None = None, *, keep: bool = True, progress: Progress | None = None) -> HostCalibration:
+    """Measure what packet work costs on this machine (about half a minute).
+
+    Args:
+        path: where to write the calibration; default: where `plan` finds it. keep: whether to write it.
+
+    Raises:
+        CoraError: no compiler, too little memory, or the file cannot be written.
+    """
+    from cora.models.calibration import store
+    from cora.runtime.measuring.host import calibrate as run
+
+    found = run(progress)
+    if keep:
+        store(found, None if path is None else Path(path))
+    return found
 
 
 def replay(program: Program, traffic: PathLike, *, engine: Engine = "native", port_map: Sequence[str] = (),

@@ -60,6 +60,7 @@ class Kind(Enum):
     SOLVER = (404, "solver-failed")
     BAD_TARGET = (405, "bad-target")
     PLAN_CHECK = (406, "plan-fails-exact-check")
+    BAD_CALIBRATION = (407, "bad-calibration")
 
     BAD_PLAN = (501, "bad-plan-document")
     PLAN_VERSION = (502, "plan-version")

@@ -37,6 +37,7 @@ COMMANDS = {
     "replay": "Run a program on traffic; write the packets and the state it leaves.",
     "trace": "Follow one packet through the program.",
     "nics": "List the NICs and their models; hold the models against published figures.",
+    "calibrate": "Measure this machine's cores for the host model of plans.",
     "completion": "Print the shell completion script for bash, zsh or fish.",
 }
 

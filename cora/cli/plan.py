@@ -28,6 +28,11 @@ from cora.errors import Kind, fail
 @click.option("--nic", required=True, metavar="NAME", shell_complete=complete_nic,
               help="The target: a name that `cora nics` prints.")
 @click.option("--instance", default=None, metavar="NAME", help="One card of the family; `cora nics NAME` lists them.")
+@click.option("--reserve", "reserved", multiple=True, metavar="WHAT=AMOUNT",
+              help="What others on the card use, such as emem=512MiB or rules=100k (may be repeated).")
+@click.option("--host-model", default=None, metavar="WHICH",
+              help="Figures of host cores: published, measured (by `cora calibrate`, the default when it was run), or "
+                   "a file it wrote.")
 @click.option("--rate", default=None, metavar="RATE",
               help="The fewest host cores for this rate: 10Mpps, or 40Gbps on the line (with the 24 octets a frame "
                    "takes there besides its own: preamble, check sequence, gap).")
@@ -41,9 +46,10 @@ from cora.errors import Kind, fail
 @traffic_options
 @json_option
 def command(nf: str, settings: tuple[str, ...], traffic: str | None, profile_file: str | None, nic: str,
-            instance: str | None, rate: str | None, cores: int | None, solver: str, time_limit: float,
-            everything: bool, output: str | None, port_map: tuple[str, ...], captured_at: str | None,
-            ignore_checksums: bool, headers_only: bool, as_json: bool) -> None:
+            instance: str | None, reserved: tuple[str, ...], host_model: str | None, rate: str | None,
+            cores: int | None, solver: str, time_limit: float, everything: bool, output: str | None,
+            port_map: tuple[str, ...], captured_at: str | None, ignore_checksums: bool, headers_only: bool,
+            as_json: bool) -> None:
     """Plan the program NF for a NIC and for real traffic: a capture, or a profile made of one."""
     import cora
     from cora.engine.results import Options
@@ -55,14 +61,14 @@ def command(nf: str, settings: tuple[str, ...], traffic: str | None, profile_fil
         raise fail(Kind.BAD_FLAG, "say what to plan for", where="--rate, --cores",
                    hint="--rate 40Gbps asks for the fewest cores, --cores 2 for the highest rate")
     check_inputs(nf, traffic)
-    keep_inputs({"-o": output}, [nf, traffic, profile_file])
+    keep_inputs({"-o": output}, [nf, traffic, profile_file, host_model])
     program = cora.load(nf, settings_of(settings))
     # What can be refused at once is, before the traffic is run.
-    registry.get(nic, instance)
+    registry.get(nic, instance, reserved, host_model)
     check_request(rate, cores, solver, time_limit)
     profile = profile_of(program, traffic, profile_file, port_map, captured_at, Options(ignore_checksums, headers_only))
     found = cora.plan(program, profile, nic, rate=rate, cores=cores, solver=solver, time_limit=time_limit,
-                      instance=instance)
+                      instance=instance, reserved=reserved, host_model=host_model)
     if output is not None:
         write_text(output, found.to_json())
     if output == "-":

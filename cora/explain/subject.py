@@ -45,16 +45,17 @@ def subject_of(plan: Plan, program: Program, profile: Profile) -> Subject:
 
 
 def target_of(plan: Plan) -> Target:
-    """The target of a plan: the standard card or the card instance whose figures the plan was made with.
+    """The target of a plan: the card whose figures the plan was made with, and the host model it used.
 
     Raises:
-        CoraError: `Kind.UNKNOWN_NIC`, `Kind.PLAN_INPUTS` when no card has these figures any more.
+        CoraError: `Kind.UNKNOWN_NIC`, `Kind.PLAN_INPUTS` when no card has these figures any more, and what is wrong
+            with the instance file or the calibration it was made with.
     """
-    standard = registry.get(plan.target)
-    for instance in (None, *standard.model.instances):
-        target = standard if instance is None else registry.get(plan.target, instance)
-        if model_digest(target.model) == plan.model_digest:
-            return target
+    target = registry.get(plan.target, plan.card.instance, plan.card.reserved, plan.host_model.kind)
+    if model_digest(target.model) == plan.model_digest:
+        return target
+    theirs = f" and the host as measured {plan.host_model.made}" if plan.host_model.kind == "measured" else ""
     raise fail(Kind.PLAN_INPUTS, f"the plan was made with other figures of {plan.target} (model version "
-                                 f"{plan.model_version}) than this version of cora has ({standard.model.version})",
+                                 f"{plan.model_version}{theirs}) than this version of cora has "
+                                 f"({target.model.version})",
                hint="make the plan again")

@@ -62,6 +62,24 @@ class Instance:
 
 
 @dataclass(frozen=True)
+class HostModel:
+    """Whose figures of host cores a model has: published ones, or those a command measured at a time on a machine."""
+
+    kind: Literal["published", "measured"] = "published"
+    machine: str = ""
+    made: str = ""
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class Card:
+    """Which card of a family a model is of: an instance's name or file, and what others on the card use."""
+
+    instance: str | None = None
+    reserved: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Model:
     """The parameters of one target, by name.
 
@@ -76,6 +94,8 @@ class Model:
     sources: Mapping[str, str] = field(default_factory=dict)
     instances: Mapping[str, Instance] = field(default_factory=dict)
     drawn: Mapping[str, float] = field(default_factory=dict)
+    host: HostModel = HostModel()
+    card: Card = Card()
 
     def __getitem__(self, name: str) -> float:
         """The value of a parameter.

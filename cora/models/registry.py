@@ -7,14 +7,15 @@ imports none of them before one is asked for.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 
 from cora.errors import Kind, fail
-from cora.models import cards
-from cora.models.parameters import unknown_name
+from cora.models import calibration, cards
+from cora.models.parameters import Card, unknown_name
 from cora.models.target import Target
 
 GROUP = "cora.backends"
@@ -58,22 +59,29 @@ def description(name: str) -> str:
     return text
 
 
-def get(name: str, instance: str | None = None, reserved: Sequence[str] = ()) -> Target:
+def get(name: str, instance: str | None = None, reserved: Sequence[str] = (),
+        host_model: str | None = "published") -> Target:
     """The target of that name.
 
     Args:
         instance: one card of the family: a name of the model's, or a file of your own (`cora.models.cards`).
         reserved: what others on the card use, as ``WHAT=AMOUNT``.
+        host_model: whose figures of host cores (`cora.models.calibration.with_host_model`).
 
     Raises:
         CoraError: as `module`; `Kind.UNKNOWN_NIC` for an unknown instance; `Kind.BAD_MODEL` for a broken model or
-            instance file; `Kind.BAD_FLAG` for a reservation that makes no sense.
+            instance file; `Kind.BAD_FLAG` for a reservation that makes no sense; `Kind.BAD_CALIBRATION`.
     """
     if instance is None or not instance.endswith(cards.SUFFIX):
         made: Target = module(name).target(instance)
+        model = made.model
     else:
-        plain: Target = module(name).target(None)
-        model, kept = cards.from_file(plain.model, Path(instance))
-        made = type(plain)(model)
-        made = type(made)(cards.reserve(model, made.places, kept, where=instance))
-    return type(made)(cards.reserve(made.model, made.places, reserved)) if reserved else made
+        made = module(name).target(None)
+        model, kept = cards.from_file(made.model, Path(instance))
+        model = cards.reserve(model, type(made)(model).places, kept, where=instance)
+    if reserved:
+        model = cards.reserve(model, type(made)(model).places, reserved)
+    model = calibration.with_host_model(model, host_model)
+    if instance is None and model is made.model:
+        return made
+    return type(made)(replace(model, card=Card(instance, tuple(reserved))))

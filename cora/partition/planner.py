@@ -311,6 +311,8 @@ class _Planner:
             target=target.name,
             model_version=target.model.version,
             model_digest=model_digest(target.model),
+            card=target.model.card,
+            host_model=target.model.host,
             profile_digest=digest_of(instance.profile),
             profile_packets=instance.profile.packets,
             mean_frame=_rounded(instance.profile.mean_frame),

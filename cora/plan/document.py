@@ -16,6 +16,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from cora.documents import Garbled, decode, read_json, read_text, write_text
 from cora.errors import Kind, fail
+from cora.models.parameters import Card, HostModel
 
 FORMAT = "cora-plan"
 VERSION = 2
@@ -315,6 +316,8 @@ class Plan:
     target: str
     model_version: str
     model_digest: str
+    card: Card
+    host_model: HostModel
     profile_digest: str
     profile_packets: int
     mean_frame: float

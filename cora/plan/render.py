@@ -55,6 +55,14 @@ def headline(plan: Plan) -> str:
     return f"{plan.program} on {plan.target}: {_cores(plan)}, {mpps(plan.throughput_pps)} predicted ({asked})"
 
 
+def host_model(plan: Plan) -> str:
+    """Whose figures of host cores the plan was made with."""
+    used_model = plan.host_model
+    if used_model.kind == "published":
+        return "published figures (`cora calibrate` measures your own)"
+    return f"measured on {used_model.machine} by `{used_model.command}`, {used_model.made}"
+
+
 def asked_rate(plan: Plan) -> str:
     """The asked rate as it was asked, and in packets."""
     rate = mpps(plan.request.rate_pps)
@@ -78,6 +86,7 @@ def _lines(plan: Plan) -> list[str]:
     lines += [f"  {figure_line(f)}" for f in plan.figures]
     lines.append(f"  binding resource: {plan.binding}, {percent(busiest.utilisation)} used of "
                  f"{available(busiest.name, busiest.rate, busiest.unit)} at the planned rate")
+    lines.append(f"  host model: {host_model(plan)}")
     e = plan.evidence
     gap = "unknown" if e.gap is None else f"{100 * e.gap:.3f} %"
     bound = "none" if e.bound is None else _goal(e.goal, e.bound)

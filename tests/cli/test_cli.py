@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from cora.cli import COMMANDS, main
+from cora.models import calibration
 
 ROOT = Path(__file__).resolve().parents[2]
 NAT = str(ROOT / "examples" / "nat.nf")
@@ -631,3 +632,44 @@ def test_questions_that_make_no_sense_are_refused(cora: Run, tmp_path: Path, mon
         ran = cora(*args)
         assert ran.code == 2 and all(w in ran.err for w in words), (args, ran)
         assert ran.out == ""
+
+
+@pytest.mark.needs("gcc")
+def test_plans_say_which_host_model_they_used(cora: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CORA_DATA_DIR", str(tmp_path / "data"))
+    assert "E407" in cora("calibrate", "--show").err
+    machine = {"identity": calibration.machine().identity, "cpu": "Test CPU", "cores": 1, "llc_bytes": 0,
+               "memory_bytes": 1 << 30, "system": "s"}
+    figure = {"name": "hash_ns", "value": 40.0, "low": 40.0, "high": 40.0, "unit": "ns", "samples": [40.0]}
+    made = {"format": "cora-host-calibration", "version": 1, "machine": machine, "made": "2026-01-02T03:04:05Z",
+            "command": "cora calibrate", "seconds": 1.0, "repeats": 9, "load": 0.0, "clock_ghz": 3.0,
+            "figures": [figure], "checks": [], "not_measured": ["ports"]}
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps(made))
+    policer = str(ROOT / "examples" / "policer.nf")
+    asked = ("plan", policer, "--trace", OFFICE, "--nic", "host", "--cores", "1", "-o", str(tmp_path / "plan.json"))
+    assert "host model: published figures" in cora(*asked).out
+    assert "host model: measured on Test CPU by `cora calibrate`, 2026-01-02" in cora(*asked, "--host-model",
+                                                                                      str(file)).out
+    kept = calibration.stored_path(calibration.machine().identity)
+    kept.parent.mkdir(parents=True)
+    kept.write_text(file.read_text())
+    shown = cora("calibrate", "--show").out
+    assert "Test CPU: 1 cores at 3 GHz" in shown and "hash_ns" in shown and "not measured: ports" in shown
+    # What is kept is the default, and the plan is explained with the same figures.
+    cora(*asked)
+    document = json.loads((tmp_path / "plan.json").read_text())
+    assert document["host_model"]["kind"] == "measured" and document["host_model"]["made"] == made["made"]
+    assert document["card"] == {"instance": None, "reserved": []}
+    assert "E407" in cora(*asked, "--host-model", str(tmp_path / "none.json")).err
+    assert "published" in cora(*asked, "--host-model", "published").out
+
+
+@pytest.mark.needs("gcc")
+def test_plans_know_what_others_on_the_card_use(cora: Run, tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    ran = cora("plan", NAT, "--trace", OFFICE, "--nic", "agilio-cx", "--cores", "1", "--reserve", "emem=1.5GiB", "-o",
+               str(file))
+    assert ran.code == 0, ran.err
+    document = json.loads(file.read_text())
+    assert document["card"] == {"instance": None, "reserved": ["emem=1.5GiB"]}

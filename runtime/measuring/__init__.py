@@ -1,0 +1,1 @@
+"""Measures what packet work costs on this machine, and keeps it as a calibration of the host model."""
