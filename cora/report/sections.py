@@ -16,7 +16,7 @@ from cora.models.target import Place, Tier
 from cora.plan.costs import User, users
 from cora.plan.document import Figure, Plan, RefusedAt, Source, StatePlacement
 from cora.plan.quantities import available, cores, mpps, number, scaled, used
-from cora.plan.render import asked_rate, percent, shown_figure
+from cora.plan.render import asked_rate, host_model, percent, shown_figure
 from cora.report.charts import Cut, Dot, Flow, Step, cut, dots, head_mass, sankey
 from cora.report.charts import front as front_chart
 from cora.report.markup import Child, Markup, details, join, table, tag
@@ -443,6 +443,7 @@ def evidence(plan: Plan) -> Markup:
         ("uncertainty", f"{plan.samples} samples of the model's parameter box; bands are P10 to P90"),
         ("traffic", f"{plan.profile_packets:,} packets, mean frame {plan.mean_frame:.0f} octets"),
         ("model", f"{plan.target}, version {plan.model_version}"),
+        ("host model", host_model(plan)),
     ]
     hashes = [("program", plan.program_hash), ("profile", plan.profile_digest), ("model", plan.model_digest),
               ("plan", plan.digest())]
