@@ -186,9 +186,9 @@ class _Expansion:
         """The node an edge leads to when its history is told apart."""
         piece = self.pieces[key[0]][-1]
         history = key[2]
-        terminal = accesses_of(self.program, piece.block.terminator)
-        if history is not None and terminal:
-            history = (*history, f"{terminal[0][0]}{_key_name(piece.block.terminator)} {outcome}")
+        passed = terminal_outcome(self.program, piece.block.terminator, outcome)
+        if history is not None and passed:
+            history = (*history, passed)
         via = f"{key[0]}.{outcome}" if self.pieces[label][0].is_plain_end else ""
         return (label, 0, history, via)
 
@@ -247,6 +247,12 @@ class _Expansion:
 
 def _rank(key: _Key) -> tuple[bool, tuple[str, ...], str]:
     return (key[2] is None, key[2] or (), key[3])
+
+
+def terminal_outcome(program: Program, terminator: Terminator, outcome: str) -> str:
+    """What a history says of an outcome: ``conns.fwd hit``; empty where the terminator touches no state."""
+    terminal = accesses_of(program, terminator)
+    return f"{terminal[0][0]}{_key_name(terminator)} {outcome}" if terminal else ""
 
 
 def _key_name(terminator: Terminator) -> str:

@@ -107,6 +107,8 @@ class Body:
                 return self.dialect.track(node, goto)
             case nodes.Forward() | nodes.Drop() | nodes.Reject() | nodes.Hold():
                 return self.dialect.leave(node)
+            case nodes.Punt():
+                return self.dialect.punt(node)
         return self.control(node, goto)
 
     def control(self, node: Terminator, goto: dict[str, str]) -> Lines:

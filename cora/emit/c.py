@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path, PurePath
+from typing import Protocol
 
 from cora.emit.dialect import Lines
-from cora.emit.host import HostProgram
+from cora.emit.host import HostDialect, HostProgram
+from cora.emit.host_map import HostMap
+from cora.emit.host_meter import HostMeter
+from cora.emit.host_static import HostStatic
 from cora.emit.layout import config_row
 from cora.emit.names import comment
 from cora.ir.nodes import TRACKER_REASONS, CounterState, FragmentState, MapState, MeterState, PoolState, Program, State
+
+
+class EmittedProgram(Protocol):
+    """What is asked of a program, or of a part of one, to write its tables."""
+
+    @property
+    def program(self) -> Program: ...
+    @property
+    def dialect(self) -> HostDialect: ...
+    def tables(self) -> Iterator[HostMap | HostMeter | HostStatic]: ...
+    def row_sizes(self) -> dict[str, int]: ...
+    def config_structure(self) -> Lines: ...
+    def config_copies(self) -> Lines: ...
+
 
 RUNTIME = Path(__file__).resolve().parent / "runtime"
 
@@ -53,7 +72,7 @@ def _head(host: HostProgram) -> Lines:
     ]
 
 
-def _engine(host: HostProgram) -> Lines:
+def _engine(host: EmittedProgram, more: Lines | None = None) -> Lines:
     dialect = host.dialect
     out = host.config_structure()
     for table in host.tables():
@@ -69,14 +88,14 @@ def _engine(host: HostProgram) -> Lines:
             members.append(f"    struct {name} {name};")
     if dialect.trackers:
         members.append("    struct cora_tracker trackers[CORA_TRACKERS];")
-    return [*out, "", "struct cora_engine {", *members, "};"]
+    return [*out, "", "struct cora_engine {", *members, *(more or []), "};"]
 
 
-def _tables(host: HostProgram) -> Lines:
+def _tables(host: EmittedProgram) -> Lines:
     return [line for table in host.tables() for line in table.functions()]
 
 
-def _life(host: HostProgram) -> Lines:
+def _life(host: EmittedProgram) -> Lines:
     """Opening, closing and expiring all tables."""
     open_: Lines = []
     close: Lines = []
@@ -92,7 +111,7 @@ def _life(host: HostProgram) -> Lines:
     ]
 
 
-def _state_life(host: HostProgram, state: State) -> tuple[Lines, Lines]:
+def _state_life(host: EmittedProgram, state: State) -> tuple[Lines, Lines]:
     """Statements that make and unmake one state."""
     name = host.dialect.names.state(state.name)
     if isinstance(state, PoolState):
@@ -112,7 +131,7 @@ def _state_life(host: HostProgram, state: State) -> tuple[Lines, Lines]:
             [f"    CORA_IF_PROFILE(cora_profile_close(&E->{name}.profile);)"])
 
 
-def _tracker_life(host: HostProgram, state: FragmentState) -> tuple[Lines, Lines]:
+def _tracker_life(host: EmittedProgram, state: FragmentState) -> tuple[Lines, Lines]:
     number = host.dialect.trackers.index(state.name)
     tracker = f"E->trackers[{number}]"
     members = ("reason_timeout", "reason_first", "reason_condemned")
@@ -124,9 +143,10 @@ def _tracker_life(host: HostProgram, state: FragmentState) -> tuple[Lines, Lines
     ], [f"    cora_tracker_close(&{tracker});"])
 
 
-def _expiry(host: HostProgram) -> Lines:
+def _expiry(host: EmittedProgram) -> Lines:
     dialect = host.dialect
-    ageing = [m.table for m in dialect.maps.values() if m.classes] + [m.table for m in dialect.meters.values()]
+    ageing = [m.table for m in dialect.maps.values() if m.expires]
+    ageing += [m.table for m in dialect.meters.values() if m.expires]
     trackers = range(len(dialect.trackers))
     return [
         "/* Removes what is due: table entries first, then held fragments. */",
@@ -145,7 +165,7 @@ def _expiry(host: HostProgram) -> Lines:
     ]
 
 
-def _rows(host: HostProgram) -> Lines:
+def _rows(host: EmittedProgram) -> Lines:
     """Dumping and loading every state; the rows are described in cora/emit/layout.py and the headers of the runtime."""
     parts = [_state_rows(host, number, state) for number, state in enumerate(host.program.states)]
     size, dump, load = ([line for part in parts for line in part[i]] for i in range(3))
@@ -159,7 +179,7 @@ def _rows(host: HostProgram) -> Lines:
     ]
 
 
-def _state_rows(host: HostProgram, number: int, state: State) -> tuple[Lines, Lines, Lines]:
+def _state_rows(host: EmittedProgram, number: int, state: State) -> tuple[Lines, Lines, Lines]:
     """Cases for the size of a state's dump, for dumping and for loading it."""
     name, case = host.dialect.names.state(state.name), f"    case {number}:"
     if isinstance(state, MapState | MeterState):
@@ -198,3 +218,4 @@ def _profile(host: HostProgram) -> Lines:
             *_switch("struct cora_table_profile *cora_program_profile(struct cora_engine *E, uint32_t state)", cases,
                      "return NULL;", ("E",)),
             "#endif"]
+

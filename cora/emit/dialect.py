@@ -19,6 +19,7 @@ from cora.ir.nodes import (
     Meta,
     Police,
     Program,
+    Punt,
     Reject,
     StoreEntry,
     Touch,
@@ -114,3 +115,7 @@ class Dialect(ABC):
     @abstractmethod
     def leave(self, node: Forward | Drop | Reject | Hold) -> Lines:
         """Ends the packet's way."""
+
+    def punt(self, node: Punt) -> Lines:
+        """Hands the packet to a later place; only dialects of split programs can."""
+        raise TypeError(f"this dialect hands no packets to {node.place}")

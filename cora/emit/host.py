@@ -427,13 +427,22 @@ class HostProgram:
                 for s in self.program.states if isinstance(s, MapState | MeterState)}
 
     def config_structure(self) -> Lines:
-        members = [f"    {value_type(c.type)} {self.dialect.names.config(c.name)};" for c in self.program.configs]
-        return ["struct cora_config {", *(members or ["    uint8_t none;"]), "};"]
+        return config_structure(self.program, self.dialect)
 
     def config_copies(self) -> Lines:
-        row = config_row(self.program)
-        return [f"    memcpy(&E->config.{self.dialect.names.config(f.name)}, config + {f.offset}, {f.size});"
-                for f in row.fields]
+        return config_copies(self.program, self.dialect)
+
+
+def config_structure(program: Program, dialect: Dialect) -> Lines:
+    """The configuration values as a structure."""
+    members = [f"    {value_type(c.type)} {dialect.names.config(c.name)};" for c in program.configs]
+    return ["struct cora_config {", *(members or ["    uint8_t none;"]), "};"]
+
+
+def config_copies(program: Program, dialect: Dialect) -> Lines:
+    """Statements that fill the structure from a packed row."""
+    return [f"    memcpy(&E->config.{dialect.names.config(f.name)}, config + {f.offset}, {f.size});"
+            for f in config_row(program).fields]
 
 
 def _indented(lines: Lines) -> Lines:

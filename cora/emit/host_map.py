@@ -31,6 +31,11 @@ class HostMap:
         self.lru = state.full == "evict_lru"
         self.classes = [t.name for t in state.timeouts]
 
+    @property
+    def expires(self) -> bool:
+        """Whether the engine removes its entries when they are due."""
+        return bool(self.classes)
+
     def key_fields(self, key: KeyDecl) -> list[tuple[str, Type]]:
         return [(self.field_names[f], self.types[f]) for f in key.fields]
 
@@ -138,7 +143,7 @@ class HostMap:
     def _remove(self) -> Lines:
         t = self.table
         out = [f"CORA_COLD void {t}_remove(struct cora_engine *E, uint32_t at)", "{",
-               f"    struct {t}_entry *e = &E->{t}.entries[at];"]
+               f"    struct {t}_entry *e = &E->{t}.entries[at];", *self._before_removal()]
         out += [f"    cora_index_remove(&E->{t}.{self.index(i)}, {self._entry_hash(i)}, at);"
                 for i in range(len(self.state.keys))]
         out += [f"    cora_pool_give(&E->{self.names.state(a.pool)}, e->{self.pool_index(i)});"
@@ -150,8 +155,22 @@ class HostMap:
                 f"    cora_slots_give(&E->{t}.slots, at);", "}"]
         return out
 
+    def _before_removal(self) -> Lines:
+        """What has to happen before entry ``at`` is removed."""
+        return []
+
+    def _when_due(self) -> Lines:
+        """What has to happen before entry ``at`` is looked at because it seems to be due."""
+        return []
+
+    def _last_use(self) -> Lines:
+        return ["    e->last = now;"]
+
+    def _after_touch(self) -> Lines:
+        return []
+
     def _expire(self) -> Lines:
-        if not self.classes:
+        if not self.expires:
             return []
         t = self.table
         return [
@@ -159,6 +178,7 @@ class HostMap:
             "{",
             "    uint32_t at;",
             f"    while ((at = cora_expiry_pop(&E->{t}.expiry, now)) != CORA_NONE) {{",
+            *self._when_due(),
             f"        const struct {t}_entry *e = &E->{t}.entries[at];",
             f"        uint64_t deadline = cora_add_capped(e->last, {t}_timeouts[e->timeout]);",
             "        if (deadline >= now) {",
@@ -175,7 +195,7 @@ class HostMap:
         t = self.table
         out = [f"static inline void {t}_touch(struct cora_engine *E, uint32_t at, uint64_t now, uint8_t timeout)", "{",
                f"    struct {t}_entry *e = &E->{t}.entries[at];",
-               "    e->last = now;"]
+               *self._last_use()]
         if len(self.classes) > 1:
             out += [
                 "    if (CORA_UNLIKELY(e->timeout != timeout)) {",
@@ -189,7 +209,7 @@ class HostMap:
         else:
             out.append("    (void)timeout;")
         out += [f"    cora_recency_use(&E->{t}.recency, at);"] if self.lru else []
-        return [*out, f"    CORA_IF_PROFILE(E->{t}.profile.events[CORA_TOUCHED]++;)", "}"]
+        return [*out, *self._after_touch(), f"    CORA_IF_PROFILE(E->{t}.profile.events[CORA_TOUCHED]++;)", "}"]
 
     # The atomic insert.
 

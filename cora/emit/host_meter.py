@@ -29,6 +29,33 @@ class HostMeter:
         self.key_names = [n for n, _ in self.fields]
         self.lru = state.full == "evict_lru"
 
+    @property
+    def expires(self) -> bool:
+        """Whether the engine removes its entries when they are due."""
+        return True
+
+    def _before_removal(self) -> Lines:
+        """What has to happen before entry ``at`` is removed."""
+        return []
+
+    def _when_due(self) -> Lines:
+        """What has to happen before entry ``at`` is looked at because it seems to be due."""
+        return []
+
+    def _when_found(self) -> Lines:
+        """What has to happen before entry ``at`` is charged; it may turn out to be none."""
+        return []
+
+    def _after_insert(self) -> Lines:
+        """What has to happen once entry ``at`` is made."""
+        return []
+
+    # What a charge is told beside its key: a C parameter.
+    told: str = ""
+
+    def _not_found(self) -> str:
+        return f"{self.table}_insert(E, now{common.arguments(self.key_names)}, size)"
+
     def structures(self) -> Lines:
         t = self.table
         members = [(bytes_of(ty), f"{value_type(ty)} {name};") for name, ty in self.fields]
@@ -76,6 +103,7 @@ class HostMeter:
         return [
             f"CORA_COLD void {t}_remove(struct cora_engine *E, uint32_t at)", "{",
             f"    struct {t}_entry *e = &E->{t}.entries[at];",
+            *self._before_removal(),
             f"    cora_index_remove(&E->{t}.index_0, {entry_hash}, at);",
             f"    cora_expiry_remove(&E->{t}.expiry, at);",
             *([f"    cora_recency_remove(&E->{t}.recency, at);"] if self.lru else []),
@@ -90,6 +118,7 @@ class HostMeter:
             f"CORA_COLD void {t}_expire(struct cora_engine *E, uint64_t now)", "{",
             "    uint32_t at;",
             f"    while ((at = cora_expiry_pop(&E->{t}.expiry, now)) != CORA_NONE) {{",
+            *self._when_due(),
             f"        uint64_t deadline = cora_add_capped(E->{t}.entries[at].last, {t}_timeout);",
             "        if (deadline >= now) {",
             f"            cora_expiry_push(&E->{t}.expiry, at, deadline);",
@@ -139,6 +168,7 @@ class HostMeter:
             "    e->buckets = buckets;",
             "    e->last = now;",
             f"    {t}_link(E, at);",
+            *self._after_insert(),
             "    return colour;", "}",
         ]
 
@@ -146,14 +176,15 @@ class HostMeter:
         t = self.table
         keys = common.arguments(self.key_names)
         return [
-            f"static inline enum cora_colour {t}_police(struct cora_engine *E, uint64_t hash, uint64_t now, "
+            f"static inline enum cora_colour {t}_police(struct cora_engine *E, {self.told}uint64_t hash, uint64_t now, "
             f"{common.parameters(self.fields)}, uint64_t size)",
             "{",
             f"    uint32_t at = {t}_find_0(E, hash{keys});",
+            *self._when_found(),
             f"    CORA_IF_PROFILE(E->{t}.profile.events[at == CORA_NONE ? CORA_MISS_FIRST : CORA_HIT_FIRST]++;)",
             "    enum cora_colour colour;",
             "    if (at == CORA_NONE) {",
-            f"        colour = {t}_insert(E, now{keys}, size);",
+            f"        colour = {self._not_found()};",
             "    } else {",
             f"        struct {t}_entry *e = &E->{t}.entries[at];",
             f"        cora_refill(&{t}_spec, &e->buckets, now - e->last);",

@@ -47,6 +47,7 @@ Records = NDArray[np.void]
 """An array of ``struct cora_record`` (cora/emit/runtime/record.h), 40 bytes each."""
 
 _RECORD = struct.Struct("=QQIIIHHHHI")
+RECORD_BYTES = _RECORD.size
 _OUTPUT_LIMIT = 4 << 20
 _NO_PORT = 0xFFFFFFFF
 _EVENT = struct.Struct("=QIIII")
@@ -135,9 +136,9 @@ class NativeEngine:
         self.program, self.options = program, options
         self._reasons = reasons_of(program)
         self._library = _library(program, profile=profile, march_native=march_native, returns=captured_at is not None)
-        self._config = _packed_config(program, config or {})
+        self._config = packed_config(program, config or {})
         seed = (ctypes.c_uint64 * 8).from_buffer_copy(os.urandom(64))
-        engine = self._library.cora_create(self._config, _option_bits(options), seed)
+        engine = self._library.cora_create(self._config, option_bits(options), seed)
         if not engine:
             raise fail(Kind.ENGINE_LIMIT, "there is no memory for the tables of the native engine", span=program.span)
         self._engine: int | None = engine
@@ -205,7 +206,7 @@ class NativeEngine:
             raise ValueError("time, lengths or port out of range")
         held = ctypes.create_string_buffer(frame, max(1, len(frame)))
         record = _RECORD.pack(time_ns, ctypes.addressof(held), len(frame), length, length, port, 0, 0, 0, 0)
-        return list(self.run_events([np.frombuffer(record, np.dtype((np.void, _RECORD.size)))]))
+        return list(self.run_events([np.frombuffer(record, np.dtype((np.void, RECORD_BYTES)))]))
 
     @property
     def verdicts(self) -> NDArray[np.uint16]:
@@ -238,9 +239,9 @@ class NativeEngine:
         return self._engine
 
     def _advance(self, records: Records, start: int, verdicts: NDArray[np.uint16] | None, limit: int) -> int:
-        if records.itemsize != _RECORD.size or not records.flags.c_contiguous:
-            raise ValueError(f"records must be contiguous and {_RECORD.size} bytes each")
-        address = records.ctypes.data + start * _RECORD.size
+        if records.itemsize != RECORD_BYTES or not records.flags.c_contiguous:
+            raise ValueError(f"records must be contiguous and {RECORD_BYTES} bytes each")
+        address = records.ctypes.data + start * RECORD_BYTES
         target = None if verdicts is None else verdicts.ctypes.data
         done: int = self._library.cora_run(self._handle, address, len(records) - start, target, limit)
         if done > len(records):
@@ -432,16 +433,16 @@ def run_sanitized(program: Program, packets: Iterable[tuple[int, int, bytes, int
     Raises:
         CoraError: `Kind.COMPILER_FAILED` and its like; `Kind.ENGINE_LIMIT` with the sanitizer's report of a fault.
     """
-    binary = build_program(_file_name(program), {"program.c": emit_host(program)}, _SANITIZE, include_dirs=[RUNTIME])
+    binary = build_program(file_name_of(program), {"program.c": emit_host(program)}, _SANITIZE, include_dirs=[RUNTIME])
     with tempfile.TemporaryDirectory() as folder:
         inputs, outputs = Path(folder, "in"), Path(folder, "out")
         with inputs.open("wb") as file:
             port = _NO_PORT if captured_at is None else captured_at
-            file.write(struct.pack("=II", _option_bits(options), port) + os.urandom(64) + _packed_config(program, {}))
+            file.write(struct.pack("=II", option_bits(options), port) + os.urandom(64) + packed_config(program, {}))
             for port, time_ns, frame, wirelen in packets:
                 file.write(struct.pack("=QIIHHI", time_ns, len(frame), wirelen, port, 0, len(frame)) + frame)
         _run_program(program, binary, inputs, outputs)
-        sections = list(_sections(outputs.read_bytes()))
+        sections = list(sections_of(outputs.read_bytes()))
     totals = np.frombuffer(sections[0], np.uint64).tolist()
     return SanitizedRun(list(decode_events(sections[1], reasons_of(program))), summary_of(program, totals),
                         dump_of_rows(program, sections[2:]))
@@ -457,7 +458,7 @@ def _run_program(program: Program, binary: Path, inputs: Path, outputs: Path) ->
                    span=program.span, hint="a fault of the native engine: report it with the program and the packets")
 
 
-def _sections(data: bytes) -> Iterator[bytes]:
+def sections_of(data: bytes) -> Iterator[bytes]:
     offset = 0
     while offset < len(data):
         (size,) = struct.unpack_from("=Q", data, offset)
@@ -471,11 +472,11 @@ def _copied(address: int | None, dtype: np.dtype[Any], count: int) -> NDArray[An
     return np.frombuffer(ctypes.string_at(address, dtype.itemsize * count), dtype)
 
 
-def _option_bits(options: Options) -> int:
+def option_bits(options: Options) -> int:
     return options.ignore_checksums | options.headers_only << 1
 
 
-def _packed_config(program: Program, config: Mapping[str, int]) -> bytes:
+def packed_config(program: Program, config: Mapping[str, int]) -> bytes:
     values = {c.name: c.value for c in program.configs}
     unknown = config.keys() - values.keys()
     if unknown:
@@ -488,7 +489,7 @@ def _packed_config(program: Program, config: Mapping[str, int]) -> bytes:
                    span=wide.span) from None
 
 
-def _file_name(program: Program) -> str:
+def file_name_of(program: Program) -> str:
     return "".join(c if c.isascii() and c.isalnum() else "_" for c in program.name)[:40] or "program"
 
 
@@ -507,7 +508,7 @@ def _emitted(program: Program) -> str:
 def _library(program: Program, *, profile: bool, march_native: bool, returns: bool) -> Any:
     flags = [*(_PROFILE_FLAGS if profile else _FLAGS), *(["-march=native"] if march_native else [])]
     flags += ["-DCORA_RETURNS"] if returns else []
-    path = build_shared(_file_name(program), {"program.c": _emitted(program)}, flags, include_dirs=[RUNTIME])
+    path = build_shared(file_name_of(program), {"program.c": _emitted(program)}, flags, include_dirs=[RUNTIME])
     library = load_shared(path)
     for name, (result, arguments) in _SIGNATURES.items():
         if (not profile and name.startswith("cora_profile")) or (not returns and name in _RETURNS):

@@ -623,8 +623,22 @@ class Hold:
     span: Span
 
 
+@dataclass(frozen=True)
+class Punt:
+    """Hands the packet to a later place, which goes on at its entry ``entry`` with these values.
+
+    Only the parts of a split program have it (`cora.ir.parts`).
+    """
+
+    mnemonic: ClassVar[str] = "punt"
+    place: str
+    entry: int
+    values: tuple[Value, ...]
+    span: Span
+
+
 Terminator = (Jump | Branch | Switch | HasHeader | Extract | TrackFragment | IsFragment | Lookup | Insert | Police
-              | Forward | Drop | Reject | Hold)
+              | Forward | Drop | Reject | Hold | Punt)
 
 
 @dataclass(frozen=True)
@@ -702,7 +716,7 @@ def successors(terminator: Terminator) -> tuple[tuple[str, str], ...]:
         case Police():
             yellow = (("yellow", terminator.yellow),) if terminator.yellow is not None else ()
             return (("green", terminator.green), *yellow, ("red", terminator.red), ("full", terminator.full))
-        case Forward() | Drop() | Reject() | Hold():
+        case Forward() | Drop() | Reject() | Hold() | Punt():
             return ()
 
 

@@ -78,6 +78,7 @@ FORMATS: dict[type, str] = {
     nodes.Reject: ("reject {reason:str} {header:name} type {icmp_type:int} code {icmp_code:int} "
                    "from {source:use}"),
     nodes.Hold: "hold",
+    nodes.Punt: "punt {place:name} {entry:int} {values:uses}",
 }
 
 # Fields that stand on lines of their own below the node, in this order: (field, node type); `one` for a single node.

@@ -384,6 +384,9 @@ class _Body:
         if not any(p.name == node.port for p in self.checker.program.ports):
             self.error(node.span, f"there is no port {node.port}")
 
+    def punt(self, node: nodes.Punt) -> None:
+        self.error(node.span, "only the parts of a split program hand packets over")
+
     def reject(self, node: nodes.Reject) -> None:
         if node.header not in ("ipv4", "ipv6") or node.header not in self.headers:
             self.error(node.span, f"{node.header} was not extracted on every way here")
@@ -416,5 +419,5 @@ _TERMINATORS: dict[type, Callable[[_Body, Any], None]] = {
     nodes.Jump: _Body.jump, nodes.Branch: _Body.branch, nodes.Switch: _Body.switch, nodes.HasHeader: _Body.has,
     nodes.Extract: _Body.extract, nodes.TrackFragment: _Body.track, nodes.IsFragment: _Body.fragment,
     nodes.Lookup: _Body.lookup, nodes.Insert: _Body.insert, nodes.Police: _Body.police,
-    nodes.Forward: _Body.forward, nodes.Reject: _Body.reject,
+    nodes.Forward: _Body.forward, nodes.Reject: _Body.reject, nodes.Punt: _Body.punt,
 }

@@ -110,7 +110,13 @@ static inline uint64_t cora_min64(uint64_t a, uint64_t b) { return a < b ? a : b
 static inline uint64_t cora_add_capped(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 
 /* Where to go when there is no memory, set while an engine is made or run: the process that uses the engine goes on. */
+#ifdef CORA_PLACES
+/* One for all places of a split program. */
+extern _Thread_local jmp_buf *cora_split_rescue;
+#define cora_rescue cora_split_rescue
+#else
 static _Thread_local jmp_buf *cora_rescue;
+#endif
 
 CORA_COLD void cora_out_of_memory(size_t wanted)
 {

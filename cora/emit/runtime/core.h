@@ -21,7 +21,13 @@ struct cora_pcap_record {
     uint32_t seconds, nanoseconds, caplen, wirelen;
 };
 
-enum cora_output_mode { CORA_OUTPUT_NONE, CORA_OUTPUT_EVENTS, CORA_OUTPUT_PCAP };
+enum cora_output_mode { CORA_OUTPUT_NONE, CORA_OUTPUT_EVENTS, CORA_OUTPUT_PCAP, CORA_OUTPUT_DIGEST };
+
+/* Per packet the sum of the digests of its events, so that two executions can be compared quickly. */
+struct cora_digests {
+    uint64_t *at;
+    size_t count, room;
+};
 
 /* A verdict reached after the packet's own turn: it was held. */
 struct cora_resolution {
@@ -74,6 +80,7 @@ struct cora_core {
     uint64_t errors_sent, held;
     uint8_t *output;
     size_t output_used, output_room;
+    struct cora_digests *digests; /* in the digest mode */
     uint16_t *verdicts; /* of the packets from verdict_base on; NULL: not wanted */
     uint64_t verdict_base;
     struct cora_resolution *resolutions;
@@ -126,9 +133,42 @@ CORA_COLD void cora_seed(struct cora_core *core, const uint64_t seed[8])
     }
 }
 
+/* Sums 8 bytes at a time, multiplied so that no simple change of a frame leaves the sum as it was. */
+static inline uint64_t cora_digest_bytes(uint64_t x, const uint8_t *at, size_t length)
+{
+    for (; length >= 8; at += 8, length -= 8)
+        x = (x ^ cora_raw64(at)) * 0x9e3779b97f4a7c15, x ^= x >> 29;
+    uint64_t rest = 0;
+    if (length)
+        memcpy(&rest, at, length);
+    x = (x ^ rest ^ (uint64_t)length << 56) * 0xd6e8feb86659fd93;
+    return x ^ x >> 32;
+}
+
+CORA_COLD void cora_digest_room(struct cora_digests *d, uint64_t index)
+{
+    size_t before = d->room;
+    d->at = cora_grow(d->at, &d->room, index + 1, sizeof *d->at);
+    memset(d->at + before, 0, (d->room - before) * sizeof *d->at);
+}
+
+static inline void cora_digest_event(struct cora_digests *d, uint64_t index, uint64_t head, const uint8_t *frame,
+                                     uint32_t caplen, uint32_t wirelen)
+{
+    if (CORA_UNLIKELY(index >= d->room))
+        cora_digest_room(d, index);
+    if (index >= d->count)
+        d->count = index + 1;
+    d->at[index] += cora_digest_bytes(head << 32 | wirelen, frame, caplen) | 1;
+}
+
 CORA_COLD void cora_write_event(struct cora_core *core, enum cora_event_kind kind, uint64_t index, uint32_t port,
                                 const uint8_t *frame, uint32_t caplen, uint32_t wirelen)
 {
+    if (core->output_mode == CORA_OUTPUT_DIGEST) {
+        cora_digest_event(core->digests, index, (uint64_t)kind << 16 | (port + 1u), frame, caplen, wirelen);
+        return;
+    }
     size_t needed = core->output_used + sizeof(struct cora_event) + caplen + 8;
     if (needed > core->output_room)
         core->output = cora_grow(core->output, &core->output_room, needed, 1);
@@ -169,7 +209,7 @@ static inline void cora_drop(struct cora_core *core, uint64_t index, uint32_t re
     core->dropped[reason]++;
     core->held -= late;
     cora_set_verdict(core, index, (uint16_t)(CORA_DROP | reason), late);
-    if (core->output_mode == CORA_OUTPUT_EVENTS)
+    if (core->output_mode & CORA_OUTPUT_EVENTS)
         cora_write_event(core, CORA_EVENT_DROPPED, index, reason, NULL, 0, 0);
 }
 
@@ -187,7 +227,7 @@ CORA_COLD void cora_hold(struct cora_core *core, const struct cora_packet *p)
 {
     core->held += !p->released;
     cora_set_verdict(core, p->index, CORA_HELD, p->released);
-    if (core->output_mode == CORA_OUTPUT_EVENTS)
+    if (core->output_mode & CORA_OUTPUT_EVENTS)
         cora_write_event(core, CORA_EVENT_HELD, p->index, 0, NULL, 0, 0);
 }
 

@@ -21,6 +21,11 @@
 #include "returns.h"
 #endif
 
+/* Functions of the compiled library; those of a place are its own. */
+#ifndef CORA_API
+#define CORA_API
+#endif
+
 static inline void cora_begin(struct cora_engine *E, struct cora_packet *p, const struct cora_record *record,
                               uint8_t *frame)
 {
@@ -38,6 +43,9 @@ static inline void cora_begin(struct cora_engine *E, struct cora_packet *p, cons
     p->reject.family = 0;
     p->tracked = false;
     p->probe_index = NULL;
+#ifdef CORA_PLACES
+    cora_place_begin(p);
+#endif
     CORA_IF_PROFILE(p->path = 0;)
 }
 
@@ -66,6 +74,10 @@ CORA_COLD void cora_send_error(struct cora_core *core, const struct cora_packet 
 static inline void cora_leave(struct cora_engine *E, struct cora_packet *p)
 {
     struct cora_core *core = &E->core;
+#ifdef CORA_PLACES
+    if (cora_place_leave(E, p))
+        return;
+#endif
     CORA_IF_PROFILE(cora_count_path(core, p);)
     if (p->verdict == CORA_HELD) {
         cora_hold(core, p);
@@ -233,7 +245,7 @@ CORA_COLD size_t cora_run_batches(struct cora_engine *E, const struct cora_recor
 
 /* Processes records until all are done or the output buffer holds `output_limit` bytes; returns how many were, or
  * SIZE_MAX when memory ran out: the engine can only be destroyed then. `verdicts`: NULL, or room for `count`. */
-size_t cora_run(struct cora_engine *E, const struct cora_record *records, size_t count, uint16_t *verdicts,
+CORA_API size_t cora_run(struct cora_engine *E, const struct cora_record *records, size_t count, uint16_t *verdicts,
                 size_t output_limit)
 {
     jmp_buf rescue;
@@ -275,7 +287,7 @@ CORA_COLD struct cora_engine *cora_make(const uint8_t *config, uint32_t options,
 
 /* `config`: CORA_CONFIG_SIZE packed bytes; `seed`: keys of the hash functions, which no result depends on. NULL: there
  * is no memory for the tables. */
-struct cora_engine *cora_create(const uint8_t *config, uint32_t options, const uint64_t seed[8])
+CORA_API struct cora_engine *cora_create(const uint8_t *config, uint32_t options, const uint64_t seed[8])
 {
     jmp_buf rescue;
     if (setjmp(rescue)) {
@@ -288,7 +300,7 @@ struct cora_engine *cora_create(const uint8_t *config, uint32_t options, const u
     return E;
 }
 
-void cora_destroy(struct cora_engine *E)
+CORA_API void cora_destroy(struct cora_engine *E)
 {
     cora_program_close(E);
 #ifdef CORA_PROFILE
@@ -309,34 +321,41 @@ void cora_destroy(struct cora_engine *E)
     free(E);
 }
 
-void cora_set_output(struct cora_engine *E, uint32_t mode, uint32_t port)
+CORA_API void cora_set_output(struct cora_engine *E, uint32_t mode, uint32_t port)
 {
     E->core.output_mode = mode;
     E->core.output_port = port;
 }
 
 /* What has been written since the last cora_clear_output; valid until the next call. */
-const uint8_t *cora_output(const struct cora_engine *E, size_t *used)
+CORA_API const uint8_t *cora_output(const struct cora_engine *E, size_t *used)
 {
     *used = E->core.output_used;
     return E->core.output;
 }
 
-void cora_clear_output(struct cora_engine *E) { E->core.output_used = 0; }
+/* Counts the digests of events instead of writing them; NULL: no more. */
+CORA_API void cora_set_digests(struct cora_engine *E, struct cora_digests *digests)
+{
+    E->core.digests = digests;
+    E->core.output_mode = digests ? CORA_OUTPUT_DIGEST : CORA_OUTPUT_NONE;
+}
+
+CORA_API void cora_clear_output(struct cora_engine *E) { E->core.output_used = 0; }
 
 /* Verdicts of packets that had been held, since the last call of cora_clear_resolutions. */
-const struct cora_resolution *cora_resolutions(const struct cora_engine *E, size_t *count)
+CORA_API const struct cora_resolution *cora_resolutions(const struct cora_engine *E, size_t *count)
 {
     *count = E->core.resolution_count;
     return E->core.resolutions;
 }
 
-void cora_clear_resolutions(struct cora_engine *E) { E->core.resolution_count = 0; }
+CORA_API void cora_clear_resolutions(struct cora_engine *E) { E->core.resolution_count = 0; }
 
-uint64_t cora_clock(const struct cora_engine *E) { return E->core.now; }
+CORA_API uint64_t cora_clock(const struct cora_engine *E) { return E->core.now; }
 
 /* packets, octets, errors sent, held; then packets and octets of every port; then packets of every drop reason. */
-void cora_summary(const struct cora_engine *E, uint64_t *out)
+CORA_API void cora_summary(const struct cora_engine *E, uint64_t *out)
 {
     const struct cora_core *core = &E->core;
     *out++ = core->arrived.packets;
@@ -353,7 +372,7 @@ void cora_summary(const struct cora_engine *E, uint64_t *out)
 }
 
 /* Dropped packets by the port they had arrived on, CORA_PORTS numbers. */
-const uint64_t *cora_dropped_at(const struct cora_engine *E) { return E->core.dropped_at; }
+CORA_API const uint64_t *cora_dropped_at(const struct cora_engine *E) { return E->core.dropped_at; }
 
 #ifdef CORA_RETURNS
 /* The capture shows packets as they look at `port`; `limit` flows are remembered. Once, before any packet. */
@@ -372,11 +391,11 @@ void cora_returns_counts(const struct cora_engine *E, uint64_t out[2])
 }
 #endif
 
-size_t cora_state_size(const struct cora_engine *E, uint32_t state) { return cora_program_size(E, state); }
-void cora_state_dump(const struct cora_engine *E, uint32_t state, uint8_t *out) { cora_program_dump(E, state, out); }
+CORA_API size_t cora_state_size(const struct cora_engine *E, uint32_t state) { return cora_program_size(E, state); }
+CORA_API void cora_state_dump(const struct cora_engine *E, uint32_t state, uint8_t *out) { cora_program_dump(E, state, out); }
 
 /* Adds the rows of a dump to an empty state; false when they do not fit it. */
-bool cora_state_load(struct cora_engine *E, uint32_t state, const uint8_t *rows, size_t size)
+CORA_API bool cora_state_load(struct cora_engine *E, uint32_t state, const uint8_t *rows, size_t size)
 {
     bool fits = cora_program_load(E, state, rows, size);
     E->core.next_due = cora_program_due(E);
@@ -384,7 +403,7 @@ bool cora_state_load(struct cora_engine *E, uint32_t state, const uint8_t *rows,
 }
 
 /* Empties every table; totals and the clock stay. */
-void cora_state_clear(struct cora_engine *E, const uint8_t *config)
+CORA_API void cora_state_clear(struct cora_engine *E, const uint8_t *config)
 {
     cora_program_close(E);
     cora_program_open(E, config);

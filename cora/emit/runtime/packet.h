@@ -69,6 +69,12 @@ struct cora_packet {
 #ifdef CORA_LIVE_VALUES
     struct cora_live live;
 #endif
+#ifdef CORA_PLACES
+    uint64_t flow;                   /* who must not be overtaken */
+    uint8_t punt_to, punt_size;      /* place the packet is handed to (0: it was not), bytes of the values with it */
+    uint8_t values[CORA_PUNT_LIMIT]; /* that travel, or came */
+    uint32_t lent_at[CORA_LENDINGS + 1]; /* the lent entry the packet used, by lending */
+#endif
 };
 
 #define CORA_HAS_ETH (1u << 0)

@@ -1,0 +1,388 @@
+/* Lending at a place: the owner's side and the near side. Included after the tables and the functions generated for split
+ * states (cora_split_row, _apply, _expired, _deadline, _live, _install, _remove, _oldest, _count). */
+#ifndef CORA_PLACE_STATE_H
+#define CORA_PLACE_STATE_H
+
+#include "place.h"
+
+/* Build-time faults, for tests of the verification only. */
+enum cora_fault {
+    CORA_SOUND, CORA_NO_RECALL, CORA_EARLY_REMOVAL, CORA_SHARED_WRITER, CORA_LOST_COUNT, CORA_OVERTAKING,
+    CORA_EXPIRES_UNASKED, CORA_STALE_VALUE, CORA_POOL_TWICE, CORA_STALE_ENTRY, CORA_NO_UPDATE
+};
+#ifndef CORA_FAULT
+#define CORA_FAULT CORA_SOUND
+#endif
+static inline void cora_count_event(struct cora_engine *E, enum cora_statistic what)
+{
+    cora_world_statistics(E->place.world)[what]++;
+}
+
+static inline const uint32_t cora_near_of[] = CORA_NEAR_PLACES, cora_owner_of[] = CORA_OWNER_PLACES;
+static inline const uint32_t cora_lent_most[] = CORA_LENT_MOST, cora_lent_after[] = CORA_LENT_AFTER;
+
+/* --- the owner's side --- */
+
+CORA_COLD void cora_owner_say(struct cora_engine *E, enum cora_message_kind kind, uint32_t c, uint32_t at,
+                              uint64_t number)
+{
+    struct cora_message message = {.kind = kind, .to = cora_near_of[c], .lending = c, .slot = at,
+                                   .serial = E->place.owned[c].entries[at].serial, .number = number};
+    if (kind == CORA_LEND || kind == CORA_UPDATE)
+        cora_split_row(E, c, at, message.row);
+    cora_world_up(E->place.world, CORA_PLACE, &message);
+}
+
+CORA_COLD void cora_owner_back(struct cora_engine *E, uint32_t c, uint32_t at)
+{
+    struct cora_owned *owned = &E->place.owned[c];
+    owned->entries[at].state = CORA_HERE;
+    owned->entries[at].seen = 0;
+    owned->lent--;
+}
+
+/* Takes a lent entry back and waits until it is here. */
+CORA_COLD void cora_owner_recall(struct cora_engine *E, uint32_t c, uint32_t at)
+{
+    struct cora_owned_entry *o = &E->place.owned[c].entries[at];
+    uint64_t serial = o->serial;
+    cora_count_event(E, CORA_RECALLED);
+    if (CORA_FAULT == CORA_SHARED_WRITER) {
+        o->answered = false;
+        cora_owner_say(E, CORA_ASK, c, at, 0);
+        while (o->state && o->serial == serial && !o->answered)
+            cora_world_wait(E->place.world, CORA_PLACE);
+        return;
+    }
+    cora_owner_say(E, CORA_RECALL, c, at, 0);
+    if (CORA_FAULT == CORA_EARLY_REMOVAL) {
+        cora_owner_back(E, c, at);
+        o->serial = 0;
+        return;
+    }
+    while (o->state && o->serial == serial)
+        cora_world_wait(E->place.world, CORA_PLACE);
+}
+
+/* A look-up found entry `at`. `anchored`: by the key that was looked up in the lent table before, so that a lent entry is
+ * not in use while this packet is not through. Returns CORA_NONE for an entry that turns out to be dead. */
+CORA_SHARED uint32_t cora_owner_found(struct cora_engine *E, uint32_t c, uint32_t at, bool anchored)
+{
+    if (at == CORA_NONE)
+        return at;
+    struct cora_owned *owned = &E->place.owned[c];
+    uint8_t state = owned->entries[at].state;
+    if (anchored)
+        owned->used = at;
+    if (CORA_LIKELY(!state) || (state == CORA_OFFERED && anchored) || CORA_FAULT == CORA_NO_RECALL)
+        return at;
+    cora_owner_recall(E, c, at);
+    if (!cora_split_expired(E, c, at, E->core.now))
+        return at;
+    if (anchored)
+        owned->used = CORA_NONE;
+    cora_split_remove(E, c, at);
+    return CORA_NONE;
+}
+
+/* An insert made entry `at`. */
+static inline uint32_t cora_owner_made(struct cora_engine *E, uint32_t c, uint32_t at)
+{
+    if (at == CORA_NONE)
+        return at;
+    E->place.owned[c].entries[at] = (struct cora_owned_entry){.used = E->core.now};
+    E->place.owned[c].used = at;
+    return at;
+}
+
+/* A packet comes with a reference to the lent entry it used at the near place: back to the owner's own entry. */
+CORA_COLD uint32_t cora_owner_resume(struct cora_engine *E, uint32_t c, uint32_t at)
+{
+    struct cora_owned *owned = &E->place.owned[c];
+    if (at >= owned->capacity || !cora_split_live(E, c, at)) {
+        cora_count_event(E, CORA_STRAY);
+        return 0;
+    }
+    if (owned->entries[at].state && CORA_FAULT != CORA_NO_RECALL)
+        cora_owner_recall(E, c, at);
+    return at;
+}
+
+/* The entry seems to be due, but it is lent: its last use is known elsewhere. */
+CORA_COLD void cora_owner_ask(struct cora_engine *E, uint32_t c, uint32_t at, uint64_t now)
+{
+    struct cora_owned_entry *o = &E->place.owned[c].entries[at];
+    uint64_t serial = o->serial;
+    if (CORA_FAULT == CORA_EXPIRES_UNASKED)
+        return;
+    o->answered = false;
+    cora_count_event(E, CORA_ASKED);
+    cora_owner_say(E, CORA_ASK, c, at, now);
+    while (o->state && o->serial == serial && !o->answered)
+        cora_world_wait(E->place.world, CORA_PLACE);
+}
+
+/* The entry is removed: first from where it is lent to. What it has become there does not matter any more. */
+CORA_COLD void cora_owner_withdraw(struct cora_engine *E, uint32_t c, uint32_t at)
+{
+    if (CORA_FAULT == CORA_STALE_ENTRY) {
+        cora_owner_back(E, c, at);
+        E->place.owned[c].entries[at].serial = 0;
+        return;
+    }
+    cora_owner_recall(E, c, at);
+    if (CORA_FAULT == CORA_SHARED_WRITER)
+        cora_owner_back(E, c, at);
+}
+
+/* The packet at hand is through here: lend its entry, or tell of its change where it was offered. */
+static inline void cora_owner_after(struct cora_engine *E, uint32_t c)
+{
+    struct cora_owned *owned = &E->place.owned[c];
+    uint32_t at = owned->used;
+    owned->used = CORA_NONE;
+    if (at == CORA_NONE || !cora_split_live(E, c, at))
+        return;
+    struct cora_owned_entry *o = &owned->entries[at];
+    o->gap = E->core.now - o->used;
+    o->used = E->core.now;
+    if (o->state) {
+        if (CORA_FAULT != CORA_NO_UPDATE)
+            cora_owner_say(E, CORA_UPDATE, c, at, 0);
+        return;
+    }
+    if (++o->seen < cora_lent_after[c])
+        return;
+    o->serial = cora_world_serial(E->place.world);
+    o->state = CORA_OFFERED;
+    uint64_t *peak = &cora_world_statistics(E->place.world)[CORA_PEAK];
+    if (++owned->lent > *peak)
+        *peak = owned->lent;
+    cora_count_event(E, CORA_LENT);
+    cora_owner_say(E, CORA_LEND, c, at, o->gap);
+    if (CORA_FAULT == CORA_POOL_TWICE)
+        cora_split_leak(E, c, at);
+}
+
+/* RETURNED and ANSWER. */
+CORA_COLD void cora_owner_told(struct cora_engine *E, const struct cora_message *m)
+{
+    struct cora_owned_entry *o = &E->place.owned[m->lending].entries[m->slot];
+    if (!o->state || o->serial != m->serial) {
+        if (CORA_FAULT == CORA_SOUND)
+            cora_count_event(E, CORA_STRAY);
+        return;
+    }
+    if (m->active)
+        cora_split_apply(E, m->lending, m->slot, m->row);
+    if (m->kind == CORA_RETURNED)
+        cora_owner_back(E, m->lending, m->slot);
+    o->answered = true;
+}
+
+CORA_COLD void cora_owner_item(struct cora_engine *E, const struct cora_item *item)
+{
+    struct cora_owned_entry *o = &E->place.owned[item->lending].entries[item->slot];
+    if (!o->state || o->serial != item->serial)
+        return;
+    if (item->kind == CORA_ITEM_ACTIVE)
+        o->state = CORA_ACTIVE;
+    else
+        cora_split_due(E, item->lending, item->slot, item->deadline);
+}
+
+/* --- the near side --- */
+
+CORA_COLD void cora_lent_say(struct cora_engine *E, enum cora_message_kind kind, uint32_t c, uint32_t at)
+{
+    const struct cora_lent_entry *l = &E->place.lent[c].entries[at];
+    struct cora_message message = {.kind = kind, .to = cora_owner_of[c], .lending = c, .slot = l->slot,
+                                   .serial = l->serial, .active = l->active};
+    cora_split_row(E, c, at, message.row);
+    cora_world_down(E->place.world, CORA_PLACE, &message);
+}
+
+CORA_COLD void cora_lent_return(struct cora_engine *E, uint32_t c, uint32_t at)
+{
+    struct cora_lent *lent = &E->place.lent[c];
+    cora_lent_say(E, CORA_RETURNED, c, at);
+    lent->by_slot[lent->entries[at].slot] = CORA_NONE;
+    cora_split_remove(E, c, at);
+    if (CORA_FAULT == CORA_LOST_COUNT)
+        cora_split_forget_counts(E);
+}
+
+CORA_COLD void cora_lent_tell(struct cora_engine *E, uint32_t c, uint32_t at, enum cora_item_kind kind,
+                              uint64_t deadline)
+{
+    struct cora_item *item = cora_item_new(kind, cora_owner_of[c], 0);
+    item->lending = c;
+    item->slot = E->place.lent[c].entries[at].slot;
+    item->serial = E->place.lent[c].entries[at].serial;
+    item->deadline = deadline;
+    cora_world_push(E->place.world, CORA_PLACE + 1, item);
+}
+
+/* A look-up found lent entry `at`; whether it may be used now. Packets of the flow, or of others that may change it, are
+ * on their way else, or it is too old; the packet follows them then. */
+CORA_SHARED uint32_t cora_lent_found(struct cora_engine *E, struct cora_packet *p, uint32_t c, uint32_t at)
+{
+    if (at == CORA_NONE)
+        return at;
+    struct cora_lent *lent = &E->place.lent[c];
+    struct cora_lent_entry *l = &lent->entries[at];
+    bool clear = E->place.through >= l->wait && E->place.through >= lent->guard;
+    if (CORA_FAULT == CORA_OVERTAKING)
+        clear = true;
+    if (!clear || cora_split_expired(E, c, at, p->now)) {
+        cora_count_event(E, CORA_WAITED);
+        l->wait = p->index + 1;
+        return CORA_NONE;
+    }
+    if (CORA_UNLIKELY(!l->active)) {
+        l->active = true;
+        cora_count_event(E, CORA_USED);
+        cora_lent_tell(E, c, at, CORA_ITEM_ACTIVE, 0);
+    }
+    p->lent_at[c] = at;
+    return at;
+}
+
+/* A refresh put the entry into a class in which it is due earlier than its owner knows. */
+CORA_COLD void cora_lent_sooner(struct cora_engine *E, uint32_t c, uint32_t at, uint64_t deadline)
+{
+    E->place.lent[c].entries[at].known = deadline;
+    cora_lent_tell(E, c, at, CORA_ITEM_SOONER, deadline);
+}
+
+CORA_COLD void cora_lent_refuse(struct cora_engine *E, const struct cora_message *m)
+{
+    struct cora_message refusal = *m;
+    refusal.kind = CORA_RETURNED;
+    refusal.to = cora_owner_of[m->lending];
+    refusal.active = false;
+    cora_count_event(E, CORA_REFUSED);
+    cora_world_down(E->place.world, CORA_PLACE, &refusal);
+}
+
+/* A new lent entry; where the table is full the one idle longest goes, when that is longer than the flow's own pauses. */
+CORA_COLD void cora_lent_install(struct cora_engine *E, const struct cora_message *m)
+{
+    uint32_t c = m->lending;
+    struct cora_lent *lent = &E->place.lent[c];
+    if (cora_split_count(E, c) == lent->capacity) {
+        uint32_t oldest = cora_split_oldest(E, c);
+        if (cora_split_idle(E, c, oldest, E->core.now) <= m->number) {
+            cora_lent_refuse(E, m);
+            return;
+        }
+        cora_count_event(E, CORA_EVICTED);
+        cora_lent_return(E, c, oldest);
+    }
+    uint32_t at = cora_split_install(E, c, m->row);
+    if (at == CORA_NONE) {
+        cora_count_event(E, CORA_STRAY);
+        cora_lent_refuse(E, m);
+        return;
+    }
+    lent->by_slot[m->slot] = at;
+    lent->entries[at] = (struct cora_lent_entry){.serial = m->serial, .wait = E->place.punted, .slot = m->slot,
+                                                 .known = cora_split_deadline(E, c, at)};
+}
+
+/* LEND, UPDATE, RECALL and ASK. */
+CORA_COLD void cora_lent_told(struct cora_engine *E, const struct cora_message *m)
+{
+    struct cora_lent *lent = &E->place.lent[m->lending];
+    if (m->kind == CORA_LEND) {
+        cora_lent_install(E, m);
+        return;
+    }
+    uint32_t at = lent->by_slot[m->slot];
+    /* It went back by itself in the meantime; its owner learns that from the message that is on its way. */
+    if (at == CORA_NONE || lent->entries[at].serial != m->serial)
+        return;
+    struct cora_lent_entry *l = &lent->entries[at];
+    if (m->kind == CORA_UPDATE) {
+        if (l->active)
+            cora_count_event(E, CORA_STRAY);
+        cora_split_apply(E, m->lending, at, m->row);
+        l->known = cora_split_deadline(E, m->lending, at);
+    } else if (m->kind == CORA_RECALL) {
+        cora_lent_return(E, m->lending, at);
+    } else {
+        l->known = cora_split_deadline(E, m->lending, at);
+        cora_lent_say(E, CORA_ANSWER, m->lending, at);
+    }
+}
+
+/* --- handing packets on --- */
+
+/* What a packet that is handed on, or passes, may do to entries lent here holds all of them up. */
+static inline void cora_place_note(struct cora_engine *E, uint32_t to, uint32_t entry, uint64_t index)
+{
+    E->place.punted = index + 1;
+    uint64_t harm = cora_world_harm(E->place.world, to, entry);
+    for (; harm; harm &= harm - 1) {
+        uint32_t c = (uint32_t)__builtin_ctzll(harm);
+        if (cora_near_of[c] == CORA_PLACE)
+            E->place.lent[c].guard = index + 1;
+    }
+}
+
+static inline void cora_punt_encode(const struct cora_packet *p, uint8_t *out)
+{
+    struct cora_punt_head head = {
+        .program = CORA_PROGRAM, .now = p->now, .epoch = CORA_EPOCH, .wirelen = p->wirelen, .present = p->present,
+        .l3 = p->l3, .l4 = p->l4, .end = p->end, .fragment_start = p->fragment_start, .quoted = p->quoted,
+        .quoted_l4 = p->quoted_l4, .fragment_id = p->fragment_id, .port = p->port, .entry = p->resume,
+        .fragment_offset = (uint16_t)p->fragment_offset, .eth_type = p->eth_type, .tags = p->tags,
+        .family = p->family, .upper = p->upper, .quoted_family = p->quoted_family,
+        .quoted_upper = p->quoted_upper, .values = p->punt_size,
+        .flags = (uint8_t)(p->is_fragment * CORA_PUNT_FRAGMENT | p->more_fragments * CORA_PUNT_MORE |
+                           p->follower * CORA_PUNT_FOLLOWER | p->released * CORA_PUNT_RELEASED)};
+    if (p->follower)
+        memcpy(head.inherited, p->inherited, sizeof head.inherited);
+    memcpy(out, &head, sizeof head);
+    memcpy(out + sizeof head, p->values, p->punt_size);
+}
+
+CORA_SHARED void cora_place_hand_over(struct cora_engine *E, struct cora_packet *p)
+{
+    struct cora_item *item = cora_item_new(CORA_ITEM_PACKET, p->punt_to, p->caplen);
+    cora_punt_encode(p, item->head);
+    item->index = p->index;
+    item->flow = p->flow;
+    item->record = *p->record;
+    memcpy(item->frame, p->data, p->caplen);
+    /* The bytes of a released fragment go with it; nobody asks for them as they arrived. */
+    if (p->released)
+        item->record.data = (uint64_t)(uintptr_t)item->frame;
+    for (uint32_t c = 0; c < CORA_LENDINGS; c++)
+        if (p->lent_at[c] != CORA_NONE)
+            E->place.lent[c].entries[p->lent_at[c]].wait = p->index + 1;
+    cora_place_note(E, p->punt_to, p->resume, p->index);
+    cora_count_event(E, CORA_PUNTED);
+    cora_world_push(E->place.world, CORA_PLACE + 1, item);
+}
+
+/* Called where a packet leaves; whether it is handed on. */
+static inline bool cora_place_leave(struct cora_engine *E, struct cora_packet *p)
+{
+    if (p->punt_to) {
+        cora_place_hand_over(E, p);
+        return true;
+    }
+    for (uint32_t c = 0; c < CORA_LENDINGS; c++)
+        if (p->lent_at[c] != CORA_NONE) {
+            cora_count_event(E, CORA_FAST);
+            break;
+        }
+    if (!(p->verdict & CORA_DROP) && !p->released)
+        cora_world_left(E->place.world, p->flow, p->index);
+    if (!p->released)
+        cora_world_ended(E->place.world, p->index, p->verdict);
+    return false;
+}
+
+#endif
