@@ -7,8 +7,8 @@ end and an entry at the other; the values alive there travel, constants and conf
 A look-up that meets lent entries stands in two nodes: the first look, in the table of lent entries, goes on with `lent`
 (of a meter ``lent green`` and so on) or with `owner`, which leads to the second look, in the owner's directory.
 
-Where the near place runs only decided paths (restart mode), the nodes on the fast path have no other ways than their own;
-packets that take another one start anew, as they arrived, at the node that `restart` leads to from the first one.
+Where the near place runs only decided paths (restart mode), the nodes on the fast path have no other ways than their
+own; packets that take another one start anew, as they arrived, at the node that `restart` leads to from the first one.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class _Cutter:
     # Cutting one node.
 
     def cut(self, number: int, node: PlacedNode) -> None:
-        edges = {k: v for k, v in node.edges if k != RESTART}
+        edges = {_plain(k): v for k, v in node.edges if k != RESTART}
         end = self.first_look(node, edges) if OWNER in edges else self.moved(node, node.place, edges)
         self.rooms[node.place].add((number, 0), replace(node.block, label=_name(number, node), terminator=end))
 
@@ -156,9 +156,9 @@ class _Cutter:
             self.nodes[again].place, _name(again, self.nodes[again]), live, (), self.harm.behind(again, frozenset()),
             self.lendings[here.state].component, here))
         if isinstance(here, Lookup):
-            return replace(here, hit=self.target(node, node.place, "hit", edges[LENT]), miss=missed)
+            return replace(here, hit=self.target(node, node.place, "hit", edges["hit"]), miss=missed)
         return retarget(here, lambda outcome, _: missed if outcome == "full" else self.target(
-            node, node.place, outcome, edges[f"{LENT} {outcome}"]))
+            node, node.place, outcome, edges[outcome]))
 
     def moved(self, node: PlacedNode, place: int, edges: Mapping[str, int]) -> Terminator:
         """The node's terminator at a place, leading to nodes there and to punts."""
@@ -348,6 +348,11 @@ def _state(entry: Value) -> str:
 def _states(node: PlacedNode) -> Iterator[str]:
     for item in (*node.block.instructions, node.block.terminator):
         yield from states_of(item)
+
+
+def _plain(outcome: str) -> str:
+    """The terminator's own outcome: ``hit`` for `lent`, ``green`` for ``lent green``."""
+    return "hit" if outcome == LENT else outcome.removeprefix(f"{LENT} ")
 
 
 def _name(number: int, node: PlacedNode) -> str:

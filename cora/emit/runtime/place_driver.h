@@ -15,7 +15,8 @@ static inline uint64_t cora_flow_mix(uint64_t x, uint64_t y)
     return x ^ x >> 31;
 }
 
-/* Who must not be overtaken: packets of one arrival port, address pair, protocol and port pair. */
+/* Who must not be overtaken: packets of one arrival port, address pair, protocol and port pair. Fragments without ports
+ * are told apart by their datagram. */
 static inline uint64_t cora_flow_of(const struct cora_packet *p)
 {
     const uint8_t *d = p->data;
@@ -31,12 +32,15 @@ static inline uint64_t cora_flow_of(const struct cora_packet *p)
     uint32_t l4 = 0;
     if (type == 0x0800 && at + 20 <= p->caplen) {
         x = cora_flow_mix(cora_flow_mix(x, cora_get64(d + at + 12)), d[at + 9]);
-        l4 = cora_get16(d + at + 6) & 0x3fff ? 0 : at + 4u * (d[at] & 15);
-        l4 = d[at + 9] == 6 || d[at + 9] == 17 ? l4 : 0;
+        if (cora_get16(d + at + 6) & 0x1fff)
+            return cora_flow_mix(x, 1 + cora_get16(d + at + 4));
+        l4 = d[at + 9] == 6 || d[at + 9] == 17 ? at + 4u * (d[at] & 15) : 0;
     } else if (type == 0x86dd && at + 40 <= p->caplen) {
         for (int i = 8; i < 40; i += 8)
             x = cora_flow_mix(x, cora_get64(d + at + i));
         x = cora_flow_mix(x, d[at + 6]);
+        if (d[at + 6] == 44 && at + 48 <= p->caplen)
+            return cora_flow_mix(x, 1 + (uint64_t)cora_get32(d + at + 44));
         l4 = d[at + 6] == 6 || d[at + 6] == 17 ? at + 40 : 0;
     } else {
         return cora_flow_mix(cora_flow_mix(x, cora_get48(d)), cora_get48(d + 6));

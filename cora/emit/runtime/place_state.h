@@ -18,8 +18,8 @@ static inline void cora_count_event(struct cora_engine *E, enum cora_statistic w
     cora_world_statistics(E->place.world)[what]++;
 }
 
-static inline const uint32_t cora_near_of[] = CORA_NEAR_PLACES, cora_owner_of[] = CORA_OWNER_PLACES;
-static inline const uint32_t cora_lent_most[] = CORA_LENT_MOST, cora_lent_after[] = CORA_LENT_AFTER;
+CORA_VALUE static const uint32_t cora_near_of[] = CORA_NEAR_PLACES, cora_owner_of[] = CORA_OWNER_PLACES;
+CORA_VALUE static const uint32_t cora_lent_most[] = CORA_LENT_MOST, cora_lent_after[] = CORA_LENT_AFTER;
 
 /* --- the owner's side --- */
 
