@@ -356,11 +356,11 @@ def _plain(outcome: str) -> str:
 
 
 def _name(number: int, node: PlacedNode) -> str:
-    return f"{node.block.label}@{number}"
+    return f"{node.block.label}.{number}"
 
 
 def _released(number: int, node: PlacedNode) -> str:
-    return f"{node.block.label}@{number}r"
+    return f"{node.block.label}.{number}r"
 
 
 def _pruned(blocks: Sequence[Block], entries: Set[str]) -> tuple[Block, ...]:

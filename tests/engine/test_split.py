@@ -82,7 +82,7 @@ def test_an_entry_lent_is_used_near_the_wire_and_comes_back() -> None:
     program = nf.loads(TWO_WAYS)
     split = next(s for s in (random_split(program, RandomChoices(i), 2) for i in range(200))
                  if s.parts[0].roles.get("m") == "lent" and any(
-                     b.terminator == program.block(b.label.split("@")[0]).terminator
+                     b.terminator == program.block(b.label.rsplit(".", 1)[0]).terminator
                      for b in s.parts[0].program.blocks if isinstance(b.terminator, Forward)))
     ip = bytes.fromhex("4500001400000000400166e70a0000010a000002")
     frame = bytes(12) + b"\x08\x00" + ip + bytes(26)

@@ -54,7 +54,8 @@ def test_random_programs_are_read_back(seed: int) -> None:
 
 def test_every_kind_of_node_is_read_back() -> None:
     met = {type(n) for seed in range(30) for n in all_nodes(random_ir.random_program(seed))}
-    assert set(FORMATS) - met == set()
+    # Only the parts of split programs hand packets over (tests/ir/test_parts.py).
+    assert set(FORMATS) - met == {nodes.Punt}
     assert set(get_args(nodes.Instruction)) | set(get_args(nodes.Terminator)) <= set(FORMATS)
 
 
