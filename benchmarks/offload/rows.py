@@ -1,0 +1,196 @@
+"""Rows of the evaluation: a plan of one program for one traffic, card and request, beside the simple placements."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from matrix import Matrix, Request, Traffic
+
+import cora
+from cora.analysis.profile import Profile, load_profile
+from cora.errors import CoraError
+from cora.explain.compare import Against, against
+from cora.frontends.traffic.synthetic import TrafficSpec
+from cora.ir.nodes import Program
+from cora.plan.document import Plan
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A simple placement of a row: cores for the rate, host work at it, throughput, and how the plan compares.
+
+    ``speedup``: the plan's throughput divided by it at equal cores, its band formed sample by sample. ``saved``: share
+    of its host work that the plan does without (its band: that of the plan's work, against this one's predicted),
+    ``cores_saved`` of its whole cores; None where it has none or does not reach the rate.
+    """
+
+    name: str
+    legal: bool
+    cores: int | None
+    host_work: float | None
+    throughput_pps: float | None
+    speedup: float | None
+    speedup_low: float | None
+    speedup_high: float | None
+    saved: float | None
+    saved_low: float | None
+    saved_high: float | None
+    cores_saved: float | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row; ``status`` is ``planned``, or why there is no plan. Figures are predicted, bands P10 to P90."""
+
+    program: str
+    nic: str
+    traffic: Traffic
+    request: Request
+    status: str
+    new_flows: float
+    cores: int | None = None
+    cores_low: float | None = None
+    cores_high: float | None = None
+    host_work: float | None = None
+    throughput_pps: float | None = None
+    throughput_low: float | None = None
+    throughput_high: float | None = None
+    gap: float | None = None
+    decisions: str = ""
+    fast: float | None = None
+    binding: str = ""
+    limit: str = ""
+    seconds: float = 0.0
+    baselines: tuple[Baseline, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """What tells a row apart."""
+        return f"{self.program} | {self.nic} | {self.traffic.name} | {self.request.name}"
+
+    def baseline(self, name: str) -> Baseline | None:
+        """The simple placement of that name, where the row has it."""
+        return next((b for b in self.baselines if b.name == name and b.legal), None)
+
+    @property
+    def best(self) -> Baseline | None:
+        """The best simple placement beside host-only, as the request judges."""
+        rows = [b for b in self.baselines if b.legal and b.name != "host-only"]
+        if self.request.rate is None:
+            return max(rows, key=lambda b: b.throughput_pps or 0.0, default=None)
+        reached = [b for b in rows if b.cores is not None]
+        return min(reached, key=lambda b: (b.cores or 0, b.host_work or 0.0), default=None)
+
+
+def row_of(data: Mapping[str, Any]) -> Row:
+    """A row as `asdict` wrote it."""
+    return Row(**{**data, "traffic": Traffic(**data["traffic"]), "request": Request(**data["request"]),
+                  "baselines": tuple(Baseline(**b) for b in data["baselines"])})
+
+
+def capture_of(traffic: Traffic, folder: Path) -> Path:
+    """The capture of a traffic, made once."""
+    spec = TrafficSpec.parse(traffic.spec())
+    file = folder / f"{spec.digest()[:16]}.pcap"
+    if not file.exists():
+        temporary = file.with_suffix(f".{os.getpid()}.pcap")
+        cora.traffic(spec, temporary)
+        temporary.replace(file)
+    return file
+
+
+def profile_of(program: Program, traffic: Traffic, capture: Path, folder: Path) -> Profile:
+    """The profile of a program on a traffic, made once; what arrives outside is translated as the program does."""
+    file = folder / f"{program.name}-{cora.__version__}-{capture.stem}-{_hash(program)}.json"
+    if file.exists():
+        return load_profile(file)
+    profile = cora.profile(program, capture, captured_at=program.ports[0].name)
+    temporary = file.with_suffix(f".{os.getpid()}")
+    temporary.write_text(profile.to_json())
+    temporary.replace(file)
+    return profile
+
+
+def _hash(program: Program) -> str:
+    from cora.ir.hashing import program_hash
+
+    return program_hash(program)[:12]
+
+
+def rows_of(matrix: Matrix, name: str, traffic: Traffic, folder: Path, done: frozenset[str]) -> Iterator[Row]:
+    """The rows of one program and traffic that are not done yet."""
+    wanted = [(nic, request) for nic in matrix.nics for request in matrix.requests
+              if Row(name, nic, traffic, request, "", 0.0).key not in done]
+    if not wanted:
+        return
+    program = cora.load(EXAMPLES / f"{name}.nf")
+    profile = profile_of(program, traffic, capture_of(traffic, folder), folder)
+    inserted = max((u.inserts[0] for u in profile.states.values()), default=0) / profile.packets
+    for nic, request in wanted:
+        start = time.perf_counter()
+        try:
+            plan = cora.plan(program, profile, nic, rate=request.rate, cores=request.cores)
+        except CoraError as error:
+            yield Row(name, nic, traffic, request, error.diagnostics[0].message, inserted,
+                      seconds=time.perf_counter() - start)
+            continue
+        yield _row(plan, name, nic, traffic, request, inserted, time.perf_counter() - start)
+
+
+def _row(plan: Plan, name: str, nic: str, traffic: Traffic, request: Request, inserted: float, seconds: float) -> Row:
+    work = next((f for f in plan.figures if f.name == "host work"), None)
+    cores = next((f for f in plan.figures if f.name == "host cores"), None)
+    reach = plan.figure("throughput")
+    lent = [s.lent.share for s in plan.states if s.lent is not None]
+    return Row(
+        name, nic, traffic, request, "planned", inserted, plan.cores, cores and cores.low, cores and cores.high,
+        work and work.value, reach.value, reach.low, reach.high, plan.evidence.gap, decisions(plan),
+        max(lent, default=None), plan.binding, limit_of(plan), seconds,
+        tuple(_baseline(a, plan) for a in against(plan)))
+
+
+def _baseline(other: Against, plan: Plan) -> Baseline:
+    asked = plan.request.rate_pps is not None
+    work = next(f for f in plan.figures if f.name == "host work")
+    saved = low = high = None
+    if asked and other.cores is not None and other.host_work and work.value is not None:
+        saved = 1 - work.value / other.host_work
+        low = None if work.high is None else 1 - work.high / other.host_work
+        high = None if work.low is None else 1 - work.low / other.host_work
+    return Baseline(other.name, other.legal, other.cores, other.host_work, other.throughput_pps, other.ratio,
+                    other.ratio_low, other.ratio_high, saved, low, high, other.saved)
+
+
+def decisions(plan: Plan) -> str:
+    """Where the states are: ``conns split nic/emem + host, hits at nic``."""
+    told = []
+    for s in plan.states:
+        near = f"{s.lent.place} + " if s.lent is not None else ""
+        copies = "+".join(c.place for c in s.copies)
+        told.append(f"{s.name} {s.decision if s.decision != 'whole' else 'at'} {near}{copies or s.place}")
+    return ", ".join(told)
+
+
+def limit_of(plan: Plan) -> str:
+    """What keeps the plan from more: why the busiest state at the host is not lent or nearer, else what binds."""
+    host = plan.places[-1]
+    there = [s for s in plan.states if s.place == host and s.accesses_per_packet > 0]
+    if not there:
+        return f"{plan.binding} binds"
+    busiest = max(there, key=lambda s: s.accesses_per_packet)
+    refused = next((r.reason for r in plan.refusals
+                    if r.subject == busiest.name and not r.place.startswith(host)), None)
+    why = f"'{busiest.name}' at {host}: {refused or busiest.reason}"
+    return f"{plan.binding} binds; {why}"
+
+
+def plain(row: Row) -> dict[str, Any]:
+    """A row as JSON's own types."""
+    return asdict(row)
