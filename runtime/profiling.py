@@ -53,6 +53,7 @@ def make_profile(program: Program, traffic: str | os.PathLike[str], *, port_map:
     from cora.frontends.traffic.native import building
     from cora.frontends.traffic.portmap import PortMap
     from cora.runtime.admission import Watch
+    from cora.runtime.admission.native import library as simulator
     from cora.runtime.viewpoint import (
         checksum_hint,
         forgetting,
@@ -67,7 +68,7 @@ def make_profile(program: Program, traffic: str | os.PathLike[str], *, port_map:
     side = port_number(program, captured_at)
     need_file(traffic, "a profile names its capture by a digest")
     with ExitStack() as stack:
-        with building():
+        with building(simulator):
             engine = stack.enter_context(NativeEngine(program, options or Options(), profile=True, captured_at=side))
         capture = stack.enter_context(open_traffic(traffic))
         source = mapping.assign(capture)

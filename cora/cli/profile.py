@@ -23,7 +23,7 @@ from cora.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from cora.analysis.profile import Profile, StateUse
+    from cora.analysis.profile import AdmissionPoint, Profile, StateUse
     from cora.ir import nodes
     from cora.ir.nodes import Program
 
@@ -76,6 +76,7 @@ def _print(program: Program, profile: Profile, assumed: str | None, output: str 
                f"{plural(len(profile.windows), 'window', 'windows')} of {profile.window_ns / 1e6:,.6g} ms")
     _print_tables(profile)
     _print_meters(profile)
+    _print_lending(profile)
     click.echo("the most used paths, by state outcomes:")
     paths = _by_outcomes(program, profile).most_common()
     for (outcomes, verdict), packets in paths[:MAX_PATHS]:
@@ -104,6 +105,48 @@ def _print_meters(profile: Profile) -> None:
             for name, use in profile.states.items() if use.kind == "meter"]
     if rows:
         click.echo(table(rows, ["state", "kind", "green", "yellow", "red", "full", "peak entries", WORKING_SET]))
+
+
+def _print_lending(profile: Profile) -> None:
+    """Per component and way of lending the point with most packets on the fast path, for few, more and all entries."""
+    rows = []
+    for admission in profile.admission:
+        by_component: dict[tuple[str, ...], list[AdmissionPoint]] = {}
+        for point in admission.points:
+            by_component.setdefault(tuple(point.budgets), []).append(point)
+        for names, points in by_component.items():
+            rows += [_lending_row(admission.mode, names, point, profile.packets) for point in _spread(points)]
+    if rows:
+        click.echo("lending entries to a nearer place, as simulated (all points: --json):")
+        header = ["state", "mode", "entries", "after packets", "fast path", "installs/1000", "recalls/1000"]
+        click.echo(table(rows, header))
+
+
+def _spread(points: list[AdmissionPoint]) -> list[AdmissionPoint]:
+    """For the least, the middle and the largest number of entries the point with the largest share."""
+    best: dict[int, AdmissionPoint] = {}
+    for point in points:
+        entries = sum(b.capacity for b in point.budgets.values())
+        if entries not in best or _fast(best[entries]) < _fast(point):
+            best[entries] = point
+    # More entries that serve no more packets are not worth a line.
+    useful: list[AdmissionPoint] = []
+    for _, point in sorted(best.items()):
+        if not useful or _fast(point) > _fast(useful[-1]):
+            useful.append(point)
+    chosen = dict.fromkeys((0, len(useful) // 2, len(useful) - 1))
+    return [useful[i] for i in chosen if _fast(useful[i])]
+
+
+def _fast(point: AdmissionPoint) -> int:
+    return sum(packets for _, packets in point.lent)
+
+
+def _lending_row(mode: str, names: tuple[str, ...], point: AdmissionPoint, packets: int) -> list[str]:
+    entries = "+".join(f"{point.budgets[n].capacity:,}" for n in names)
+    after = "+".join(str(point.budgets[n].threshold) for n in names)
+    return [", ".join(names), mode, entries, after, f"{100 * _fast(point) / packets:.1f}%",
+            f"{1000 * point.installs / packets:.1f}", f"{1000 * point.recalls / packets:.1f}"]
 
 
 def _working_set(use: StateUse) -> str:

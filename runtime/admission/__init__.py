@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import groupby
+from threading import Thread
 from typing import TYPE_CHECKING, Literal
 
 from cora.analysis.paths import number_paths, path_of
@@ -95,21 +95,31 @@ class Watch:
         engine.follow([[s for s in shardings[c].states if s in tables] for c in self.components])
         self._alignments = Alignments(program, self.components)
         self._simulator = Simulator(len(self.components), windows, self._alignments, unchanging=_UNCHANGING)
-        self._worker = ThreadPoolExecutor(1)
-        self._running: Future[None] | None = None
+        self._running: Thread | None = None
+        self._failure: Exception | None = None
 
     def feed(self, address: int, count: int) -> None:
         """The moves of a batch: they are simulated while the engine runs the next one."""
         self._wait()
-        self._running = self._worker.submit(self._simulator.feed, address, count)
+        self._running = Thread(target=self._simulate, args=(address, count))
+        self._running.start()
+
+    def _simulate(self, address: int, count: int) -> None:
+        try:
+            self._simulator.feed(address, count)
+        except Exception as failure:  # whatever it is, the thread that waits for it tells it
+            self._failure = failure
 
     def _wait(self) -> None:
         if self._running is not None:
-            self._running.result()
+            self._running.join()
+        if self._failure is not None:
+            raise self._failure
 
     def close(self) -> None:
         """Give the memory back, when what runs has ended."""
-        self._worker.shutdown()
+        if self._running is not None:
+            self._running.join()
         self._simulator.close()
 
     def finish(self) -> None:

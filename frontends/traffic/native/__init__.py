@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -31,14 +31,18 @@ def library() -> ctypes.CDLL:
 
 
 @contextmanager
-def building() -> Iterator[None]:
+def building(*others: Callable[[], object]) -> Iterator[None]:
     """The library is built while the body builds something else: the first run of all has two compilers to wait for.
 
-    What fails in the background fails again, with its error, when the library is asked for.
+    ``others`` build further libraries, after it. What fails in the background fails again, with its error, when the
+    library is asked for.
     """
+    builders: tuple[Callable[[], object], ...] = (library, *others)
+
     def build() -> None:
-        with suppress(CoraError):
-            library()
+        for one in builders:
+            with suppress(CoraError):
+                one()
 
     background = Thread(target=build)
     background.start()
