@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from functools import lru_cache, partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from cora.engine.reference.tables import Entry, MapTable
 from cora.errors import CoraError
 from cora.frontends.traffic import open_traffic
 from cora.frontends.traffic.portmap import PortMap
+from cora.frontends.traffic.synthetic import TrafficSpec, generate
 from cora.ir import nodes
 from cora.ir.nodes import Program, successors
 from cora.ir.types import EntryRef
@@ -193,3 +195,52 @@ def test_windows_add_up_to_the_whole_and_others_are_refused() -> None:
         assert max(use.window_peaks, default=0) == (use.entries_peak if use.window_peaks else 0)
     with pytest.raises(CoraError, match="nothing about the window at P95 of load"):
         at_window(profile, 0.95)
+
+
+def syn(number: int) -> bytes:
+    """The frame of a connection's first packet; every number another inside host and port."""
+    source = (10 << 24 | 9 << 16 | number % 60000).to_bytes(4)
+    head = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 40, number & 0xFFFF, 0, 64, 6, 0, source, bytes([198, 51, 100, 1]))
+    checksum = 0xFFFF - sum(struct.unpack("!10H", head)) % 0xFFFF  # one's complement: a sum modulo 2^16 - 1
+    head = head[:10] + struct.pack("!H", checksum) + head[12:]
+    return bytes([2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0]) + head + struct.pack(
+        "!HHIIBBHHH", 2000 + number % 50000, 80, 0, 0, 5 << 4, 2, 8192, 0, 0)
+
+
+def captured(spec: TrafficSpec, flood: int) -> bytes:
+    """A capture of the traffic with ``flood`` one-packet flows behind each of its packets."""
+    whole = b"".join(generate(spec))
+    out, at, number = [whole[:24]], 24, 0
+    while at < len(whole):
+        seconds, nanos, kept, _ = struct.unpack_from("<IIII", whole, at)
+        out.append(whole[at:at + 16 + kept])
+        at += 16 + kept
+        for _ in range(flood):
+            frame = syn(number)
+            out.append(struct.pack("<IIII", seconds, nanos, len(frame), len(frame)) + frame)
+            number += 1
+    return b"".join(out)
+
+
+@pytest.mark.needs("gcc")
+def test_a_flood_of_one_packet_flows_does_not_push_out_useful_ones(tmp_path: Path) -> None:
+    program = cora.load(ROOT / "examples" / "nat.nf")
+    spec = TrafficSpec.parse({"packets": "20000", "flows": "400", "zipf": "1.1", "churn": "1000", "size": "64"})
+    served: dict[int, dict[tuple[int, int], tuple[int, int]]] = {}
+    for flood in (0, 2):
+        trace = tmp_path / f"{flood}.pcap"
+        trace.write_bytes(captured(spec, flood))
+        profile = cora.profile(program, trace, captured_at="inside", port_map=["inside=10.0.0.0/8"])
+        assert profile.states["conns"].inserts == (spec.flows + spec.new_flows + 20000 * flood, 0)
+        served[flood] = {}
+        for point in profile.admission[0].points:
+            budget = point.budgets["conns"]
+            served[flood][budget.capacity, budget.threshold] = sum(n for _, n in point.lent), point.installs
+    for capacity, threshold in ((16, 1), (64, 1), (256, 1), (16, 2), (64, 2), (256, 4)):
+        quiet, flooded = (served[flood][capacity, threshold] for flood in (0, 2))
+        # None of the attack's packets is on the fast path: these are packets of the others.
+        assert flooded[0] > 0.98 * quiet[0]
+        if threshold > 1:
+            assert flooded == quiet  # the attack is not even noticed
+        else:
+            assert flooded[1] < 2 * (quiet[1] + capacity)
