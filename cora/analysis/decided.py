@@ -9,8 +9,8 @@ to those values of the bits for which it does. `evaluate` (`cora.analysis.rules`
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import combinations
+from dataclasses import dataclass, field, replace
+from itertools import combinations, repeat
 
 from cora.analysis.accesses import components_of
 from cora.analysis.rules import (
@@ -28,7 +28,7 @@ from cora.analysis.rules import (
     holds,
 )
 from cora.analysis.sharding import Reason, align, key_fields, part_of, sharding_of
-from cora.analysis.symbolic import Environment, Evaluator, Expr, Expressions, along, shown, value_of
+from cora.analysis.symbolic import Environment, Evaluator, Expr, Expressions, along, number_of, shown
 from cora.ir import nodes
 from cora.ir.nodes import Block, Instruction, Program
 from cora.ir.span import Span
@@ -39,7 +39,7 @@ __all__ = ["TIMEOUT_CLASS", "Counting", "Entry", "Guard", "Match", "Metering", "
 
 # A rule may be narrowed by this many single bits of the packet at most.
 _MOST_BITS = 6
-# Guards on entry fields of so many bits in all are tried out, to find those that never hold.
+# Guards on one entry field of so many bits at most are tried out, to find those that never hold.
 _TRIED_BITS = 8
 
 # Longer conditions are not repeated in reasons.
@@ -197,6 +197,11 @@ class _Decision:
         self.known: dict[Expr, Expr] = {}
         # Packet fields that the path asks to be one number.
         self.learnt: dict[Expr, Expr] = {}
+        self.needs: tuple[_Condition, ...] = ()
+        # Values that go into headers and counters.
+        self.values: tuple[Expr, ...] = ()
+        # Numbers of expressions over one small entry field, for all its values.
+        self.tables: dict[Expr, list[int]] = {}
 
     def template(self) -> RuleTemplate:
         """The rule.
@@ -211,6 +216,8 @@ class _Decision:
                              else "it holds the packet", end.span)
         keyed, guards = self._key()
         self._learn()
+        self.needs = tuple(self._wanted())
+        self.values = tuple(self._written())
         meter = self._meter()
         bits = self._narrowing()
         found = self._resolve(bits)
@@ -252,7 +259,7 @@ class _Decision:
             entry = self._entry(name, widths[name])
             if part.value is not None:
                 equal = self.make.compare("eq", entry, self.make.const(part.value, widths[name]))
-                guards.append(Guard(equal, True, shown(equal), span))
+                guards.append(Guard(equal, True, span))
                 self.known[entry] = self.make.const(part.value, widths[name])
             elif not part.header or (part.header == "meta" and part.field != "port"):
                 raise _Undecided(f"the key has a computed value for '{name}' ({part.text or part.field}): rules match "
@@ -282,19 +289,25 @@ class _Decision:
             raise _Undecided(f"'{node.state}' is exact: meters of match-action engines are not; write 'approx' where "
                              "that will do", state.span)
         size = self.path.values[node.size.name]
-        if size.op != "meta" or size.detail != ("size",):
+        if not _is_size(size):
             raise _Undecided(f"'{node.state}' is charged by an amount of the program's: meters of match-action engines "
                              "charge the frame's length", node.span)
         return Metering(node.state, self.outcomes[self.blocks.index(self.anchor.block)], node.span)
 
     # Conditions and stores into the entry.
 
-    def _needs(self) -> Iterator[_Condition]:
+    def _wanted(self) -> Iterator[_Condition]:
         """What has to hold: the path's conditions, and that what is stored into the entry is there already."""
-        yield from self.path.conditions
+        for need in self.path.conditions:
+            asked = need.expr.op in ("eq", "ne") and need.expr.operands[0] in self.learnt
+            # What was learnt from a condition does not make the condition itself go away.
+            if asked and self.learnt[need.expr.operands[0]] is need.expr.operands[1]:
+                yield _Condition(self.make.substitute(need.expr, self.known), need.truth, need.span)
+            else:
+                yield _Condition(self._simple(need.expr), need.truth, need.span)
         for name, value in self.path.entry_now.items():
-            before = self._entry(name, value.bits)
-            yield _Condition(self.make.compare("eq", value, before), True, self.path.entry_span[name])
+            same = self.make.compare("eq", self._simple(value), self._simple(self._entry(name, value.bits)))
+            yield _Condition(same, True, self.path.entry_span[name])
 
     def _narrowing(self) -> dict[Expr, Expr]:
         """The fewest single bits of the packet, and their values, under which everything comes out.
@@ -305,7 +318,7 @@ class _Decision:
         plain = self._resolve({})
         if plain.impossible is not None:
             raise self._never(plain.impossible)
-        dependent = [c.expr for c in plain.open] + self._dependent_values()
+        dependent = [c.expr for c in plain.open] + self._dependent_values({})
         if not dependent:
             return {}
         leaves = {leaf for e in dependent for leaf in e.leaves}
@@ -322,7 +335,7 @@ class _Decision:
     def _works(self, bits: Mapping[Expr, Expr]) -> bool:
         found = self._resolve(bits)
         return found.impossible is None and not found.open and not self._dependent_values(bits) \
-            and _satisfiable(found.guards)
+            and _satisfiable(found.guards, self.tables)
 
     def _never(self, condition: _Condition) -> _Undecided:
         return _Undecided("no packet takes this way: with this entry and configuration its condition is never met",
@@ -347,14 +360,10 @@ class _Decision:
 
     def _resolve(self, bits: Mapping[Expr, Expr]) -> _Resolved:
         found = _Resolved()
-        for need in self._needs():
-            expr = self._simple(need.expr, bits)
-            asked = need.expr.op in ("eq", "ne") and need.expr.operands[0] in self.learnt
-            if asked and self.learnt[need.expr.operands[0]] is need.expr.operands[1]:
-                self._settle(_Condition(self.make.substitute(need.expr, self.known), need.truth, need.span), found)
-            else:
-                self._settle(_Condition(expr, need.truth, need.span), found)
-        if found.impossible is None and not _satisfiable(found.guards):
+        for need in self.needs:
+            touched = not bits.keys().isdisjoint(need.expr.leaves)
+            self._settle(replace(need, expr=self.make.substitute(need.expr, bits)) if touched else need, found)
+        if found.impossible is None and not _satisfiable(found.guards, self.tables):
             found.impossible = _Condition(found.guards[-1].condition, True, found.guards[-1].span)
         return found
 
@@ -369,20 +378,22 @@ class _Decision:
             for operand in expr.operands:
                 self._settle(_Condition(operand, truth, need.span), found)
         elif all(leaf.op == "entry" for leaf in expr.leaves):
-            found.guards.append(Guard(expr, truth, shown(expr) if truth else f"not {shown(expr)}", need.span))
+            found.guards.append(Guard(expr, truth, need.span))
         else:
             match = _match(need)
             found.matches.append(match) if match is not None else found.open.append(need)
 
-    def _dependent_values(self, bits: Mapping[Expr, Expr] | None = None) -> list[Expr]:
-        """Values written to headers or used for counting that no rule can make."""
-        values = [self._simple(self.env.stored[s], bits) for s in self.env.stored]
-        wrong = [v for v in values if not _fixed(v) and _moved(v) is None]
+    def _written(self) -> Iterator[Expr]:
+        """Values that go into headers, and into counters unless they are the frame's length."""
+        yield from (self._simple(value) for value in self.env.stored.values())
         for node in self.path.counted:
-            used = [self.path.values[v.name] for v in (node.index, node.amount) if v is not None]
-            wrong += [v for v in (self._simple(u, bits) for u in used)
-                      if not _fixed(v) and not (v.op == "meta" and v.detail == ("size",))]
-        return wrong
+            used = (self._simple(self.path.values[v.name]) for v in (node.index, node.amount) if v is not None)
+            yield from (v for v in used if not _is_size(v))
+
+    def _dependent_values(self, bits: Mapping[Expr, Expr]) -> list[Expr]:
+        """Those of the values written that no rule can make."""
+        values = (self.make.substitute(v, bits) for v in self.values)
+        return [v for v in values if not _fixed(v) and _moved(v) is None]
 
     # Actions.
 
@@ -405,7 +416,7 @@ class _Decision:
                              for v in (node.index, node.amount))
             if index is not None and not _fixed(index):
                 raise _Undecided(f"the index into '{node.counter}' depends on the packet", node.span)
-            whole = amount is not None and amount.op == "meta" and amount.detail == ("size",)
+            whole = amount is not None and _is_size(amount)
             if amount is not None and not whole and not _fixed(amount):
                 raise _Undecided(f"'{node.counter}' is counted by an amount of the packet's", node.span)
             yield Counting(node.counter, index, None if whole else amount, node.span)
@@ -434,6 +445,11 @@ class _Decision:
         elif isinstance(state, nodes.MeterState):
             fixed.update(f.name for f in state.fields)
         return frozenset(used - fixed) | ({TIMEOUT_CLASS} if self._touches() else frozenset())
+
+
+def _is_size(expr: Expr) -> bool:
+    """Whether a value is the frame's length."""
+    return expr.op == "meta" and expr.detail == ("size",)
 
 
 def _fixed(expr: Expr) -> bool:
@@ -559,22 +575,33 @@ def _cut(one: Iterable[Interval], other: Sequence[Interval]) -> tuple[Interval, 
     return tuple((max(a, c), min(b, d)) for a, b in one for c, d in other if max(a, c) <= min(b, d))
 
 
-def _satisfiable(guards: Sequence[Guard]) -> bool:
-    """Whether some entry meets all guards, as far as trying out small fields tells."""
-    small = [g for g in guards if sum(leaf.bits for leaf in g.condition.leaves) <= _TRIED_BITS]
-    by_fields: dict[frozenset[Expr], list[Guard]] = {}
-    for guard in small:
-        by_fields.setdefault(guard.condition.leaves, []).append(guard)
-    return all(_tries(leaves, some) for leaves, some in by_fields.items())
+def _satisfiable(guards: Sequence[Guard], tables: dict[Expr, list[int]]) -> bool:
+    """Whether some entry meets all guards, as far as trying out every value of single small fields tells."""
+    by_field: dict[Expr, list[Guard]] = {}
+    for guard in guards:
+        if len(guard.condition.leaves) == 1:
+            (leaf,) = guard.condition.leaves
+            if leaf.bits <= _TRIED_BITS and "table" not in _operators(guard.condition):
+                by_field.setdefault(leaf, []).append(guard)
+    for leaf, some in by_field.items():
+        wanted = [(_table(g.condition, leaf, tables), g.holds) for g in some]
+        if not any(all(bool(t[i]) == holds for t, holds in wanted) for i in range(1 << leaf.bits)):
+            return False
+    return True
 
 
-def _tries(leaves: frozenset[Expr], guards: Sequence[Guard]) -> bool:
-    order = sorted(leaves, key=shown)
-    for number in range(1 << sum(leaf.bits for leaf in order)):
-        values: dict[Expr, int] = {}
-        for leaf in order:
-            values[leaf] = number & ((1 << leaf.bits) - 1)
-            number >>= leaf.bits
-        if all(bool(value_of(g.condition, values.__getitem__)) == g.holds for g in guards):
-            return True
-    return False
+def _table(expr: Expr, leaf: Expr, tables: dict[Expr, list[int]]) -> list[int]:
+    """An expression's number for every value of its only leaf; parts that were worked out before are kept."""
+    size = 1 << leaf.bits
+    tables.setdefault(leaf, list(range(size)))
+    pending = [expr]
+    while pending:
+        node = pending[-1]
+        missing = [o for o in node.operands if o not in tables]
+        if node in tables or missing:
+            pending.pop() if node in tables else pending.extend(missing)
+            continue
+        pending.pop()
+        rows = zip(*(tables[o] for o in node.operands), strict=True) if node.operands else repeat((), size)
+        tables[node] = [number_of(node, row) for row in rows]
+    return tables[expr]

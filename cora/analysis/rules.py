@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cora.analysis.sharding import Anchor
-from cora.analysis.symbolic import Expr, value_of
+from cora.analysis.symbolic import Expr, shown, value_of
 from cora.ir import nodes
 from cora.ir.headers import field_of
 from cora.ir.nodes import Program
@@ -44,8 +44,12 @@ class Guard:
 
     condition: Expr
     holds: bool
-    text: str
     span: Span
+
+    @property
+    def text(self) -> str:
+        """The condition for people."""
+        return shown(self.condition) if self.holds else f"not {shown(self.condition)}"
 
 
 @dataclass(frozen=True)

@@ -220,15 +220,19 @@ def value_of(expr: Expr, leaf: Callable[[Expr], int]) -> int:
             pending.pop() if node in done else pending.extend(missing)
             continue
         pending.pop()
-        done[node] = _number(node, [done[o] for o in node.operands if o in done], leaf)
+        is_leaf = node.op in LEAVES or node.op in ("table", "hits")
+        done[node] = leaf(node) if is_leaf else number_of(node, [done[o] for o in node.operands])
     return done[expr]
 
 
-def _number(node: Expr, operands: Sequence[int], leaf: Callable[[Expr], int]) -> int:
-    if node.constant is not None:
-        return node.constant
-    if node.op in LEAVES or node.op in ("table", "hits"):
-        return leaf(node)
+def number_of(node: Expr, operands: Sequence[int]) -> int:
+    """The number an operator gives for those of its operands.
+
+    Raises:
+        ValueError: it has no definite value (`varies`, `overlay`).
+    """
+    if node.op == "const":
+        return int(node.detail[0])
     if node.op in _COMPARISONS:
         return arithmetic.compare(node.op, *operands)
     if node.op == "invert":
