@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 # Imported on first use: `cora --help` and a plain `import cora` stay fast.
-_API = ("calibrate", "load", "plan", "profile", "replay", "trace", "traffic")
+_API = ("calibrate", "load", "plan", "profile", "replay", "trace", "traffic", "verify")
 
-__all__ = ["CoraError", "__version__", "calibrate", "load", "plan", "profile", "replay", "trace", "traffic"]
+__all__ = ["CoraError", "__version__", "calibrate", "load", "plan", "profile", "replay", "trace", "traffic", "verify"]
 
 if TYPE_CHECKING:
-    from cora.api import calibrate, load, plan, profile, replay, trace, traffic
+    from cora.api import calibrate, load, plan, profile, replay, trace, traffic, verify
     from cora.errors import CoraError
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cora.plan.document import Plan
     from cora.runtime.replay import Engine, ReplayResult
     from cora.runtime.tracing import PacketTrace
+    from cora.runtime.verify import Verification
 
 PathLike = str | os.PathLike[str]
 Progress = Callable[[int], None]
@@ -153,3 +154,34 @@ def trace(program: Program, traffic: PathLike, packet: int, *, port_map: Sequenc
     from cora.runtime.tracing import trace as run
 
     return run(program, traffic, packet, port_map=port_map, captured_at=captured_at, options=options, progress=progress)
+
+
+def verify(plan: Plan, program: Program, traffic: Sequence[PathLike] = (), *, port_map: Sequence[str] = (),
+           captured_at: str | None = None, options: Options | None = None, seeds: int = 4, packets: int = 20_000,
+           time_limit: float = 120.0, seed: int = 0, progress: Callable[[str], None] | None = None) -> Verification:
+    """Run the parts of a plan's places in one process and compare them with the unsplit program (docs/splitting.md).
+
+    Args:
+        traffic: captures to compare on, before the packets that cover the program and ``packets`` of random traffic.
+        seeds: schedules per traffic; ``seed``: the first of them. time_limit: seconds.
+        port_map, captured_at, options: as for `replay`.
+
+    Raises:
+        CoraError: the plan is of another program or cannot be run, or something is wrong with the traffic.
+    """
+    from contextlib import ExitStack
+
+    from cora.plan.parts import parts_of
+    from cora.runtime.verify import captured
+    from cora.runtime.verify import verify as run
+
+    split = parts_of(plan, program)
+    warnings: list[str] = []
+    with ExitStack() as stack:
+        found = []
+        for path in traffic:
+            item, said = captured(program, path, stack, port_map=port_map, captured_at=captured_at, options=options)
+            found.append(item)
+            warnings += said
+        return run(split, found, seeds=seeds, packets=packets, time_limit=time_limit, options=options, seed=seed,
+                   warnings=warnings, progress=progress)

@@ -34,6 +34,7 @@ COMMANDS = {
     "report": "Write a plan as one self-contained HTML page.",
     "budget": "Print what each path costs; check it against a budget.",
     "robust": "Try a plan under other figures and traffic; find the traffic that hurts it most.",
+    "verify": "Run a plan's parts in one process and compare them with the program.",
     "replay": "Run a program on traffic; write the packets and the state it leaves.",
     "trace": "Follow one packet through the program.",
     "nics": "List the NICs and their models; hold the models against published figures.",

@@ -183,6 +183,33 @@ class NativeEngine:
                 address = self._library.cora_profile_moves(self._handle, ctypes.byref(count))
                 watch(address or 0, count.value)
 
+    def run_digests(self, batches: Iterable[Records]) -> NDArray[np.uint64]:
+        """Process packets; per packet the sum of the digests of its events, from number 0 on. Packets without events at
+        the end may be missing. Two executions that agree on a packet have the same digest of it.
+        """
+        self._library.cora_set_digests(self._handle)
+        for records in batches:
+            done = self._advance(records, 0, None, 0)
+            assert done == len(records)
+        count = ctypes.c_size_t()
+        at = self._library.cora_digests(self._handle, ctypes.byref(count))
+        return _copied(at, np.dtype(np.uint64), count.value)
+
+    def keep_arrivals(self) -> None:
+        """From now on keep every packet as the program gets it: after the translation of ``captured_at``."""
+        if not self._returns or not self._library.cora_keep_arrivals(self._handle):
+            raise ValueError("packets are kept only where they are translated")
+
+    def arrivals(self) -> tuple[Records, bytes]:
+        """The packets kept; the records point into the bytes that come with them."""
+        at = self._library.cora_kept_arrivals(self._handle)
+        records_at, count, _, bytes_at, used, _ = struct.unpack("=6Q", ctypes.string_at(at, 48))
+        data = ctypes.string_at(bytes_at, used) if used else b""
+        rows = _copied(records_at, np.dtype((np.void, RECORD_BYTES)), count)
+        fixed = np.frombuffer(bytearray(rows.tobytes()), np.uint64).reshape(-1, RECORD_BYTES // 8)
+        fixed[:, 1] += np.uint64(np.frombuffer(data, np.uint8).ctypes.data if data else 0)
+        return np.frombuffer(fixed.tobytes(), np.dtype((np.void, RECORD_BYTES))), data
+
     def run_events(self, batches: Iterable[Records]) -> Iterator[Event]:
         """Process packets and yield what becomes of them, in order; memory stays constant over long captures."""
         for buffer in self._buffers(batches, "events", _NO_PORT):
@@ -528,6 +555,10 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "cora_set_output": (None, [_P, _U32, _U32]),
     "cora_output": (_P, [_P, _P]),
     "cora_clear_output": (None, [_P]),
+    "cora_set_digests": (None, [_P]),
+    "cora_digests": (_P, [_P, _P]),
+    "cora_keep_arrivals": (ctypes.c_bool, [_P]),
+    "cora_kept_arrivals": (_P, [_P]),
     "cora_resolutions": (_P, [_P, _P]),
     "cora_clear_resolutions": (None, [_P]),
     "cora_clock": (_U64, [_P]),

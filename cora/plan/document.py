@@ -287,8 +287,30 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class Verified:
+    """What `cora verify` compared and found equal: packets over all traffic and seeds of the scheduler.
+
+    ``digest``: of the parts that ran and of what became of the traffic. ``coverage``: share of the program's outcomes
+    taken by the packets that were searched for them. ``fast``: packets on the fast path; ``punted``: hand-overs between
+    places; ``recalled``: entries taken back. All are counts of runs in one process, none is a prediction.
+    """
+
+    digest: str
+    traffic: tuple[str, ...]
+    packets: int
+    seeds: int
+    coverage: float
+    fast: int
+    punted: int
+    recalled: int
+
+
+@dataclass(frozen=True)
 class Evidence:
-    """Why this is the model's best plan: solver; status, objective, bound and gap of the first goal; then all goals."""
+    """Why this is the model's best plan: solver; status, objective, bound and gap of the first goal; then all goals.
+
+    ``verified``: what was compared with the unsplit program; None before `cora verify`.
+    """
 
     solver: str
     status: str
@@ -301,6 +323,7 @@ class Evidence:
     rows: int
     stages: tuple[Stage, ...]
     exact_check: Literal["passed"]
+    verified: Verified | None = None
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,11 @@ def _lines(plan: Plan) -> list[str]:
     bound = "none" if e.bound is None else _goal(e.goal, e.bound)
     lines.append(f"  solver: {e.solver}; {e.goal} {_goal(e.goal, e.objective)}, bound {bound}, gap {gap}: {e.status}, "
                  f"in {e.seconds:.3f} s; exact check {e.exact_check}")
+    if e.verified is not None:
+        v = e.verified
+        lines.append(f"  verified: {v.packets:,} packets of {', '.join(v.traffic)} under {v.seeds} schedules each, the "
+                     f"parts in one process equal to the unsplit program; {v.fast:,} on the fast path, {v.punted:,} "
+                     "handed over")
     return lines
 
 

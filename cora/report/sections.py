@@ -445,6 +445,9 @@ def evidence(plan: Plan) -> Markup:
         ("model", f"{plan.target}, version {plan.model_version}"),
         ("host model", host_model(plan)),
     ]
+    if e.verified is not None:
+        facts.append(("verified", f"{e.verified.packets:,} packets, equal to the unsplit program in one process; "
+                                  f"{percent(e.verified.coverage)} of its outcomes taken"))
     hashes = [("program", plan.program_hash), ("profile", plan.profile_digest), ("model", plan.model_digest),
               ("plan", plan.digest())]
     stages = [(s.goal, s.status, number(s.objective), "-" if s.bound is None else number(s.bound),

@@ -81,13 +81,33 @@ struct cora_core {
     uint8_t *output;
     size_t output_used, output_room;
     struct cora_digests *digests; /* in the digest mode */
+    struct cora_digests own_digests;
     uint16_t *verdicts; /* of the packets from verdict_base on; NULL: not wanted */
     uint64_t verdict_base;
     struct cora_resolution *resolutions;
     size_t resolution_count, resolution_room;
+    struct cora_arrivals *arrivals; /* NULL: packets that were translated are not kept */
     struct cora_returns *returns; /* NULL: packets are taken as they were captured */
     CORA_IF_PROFILE(struct cora_core_profile profile;)
 };
+
+/* Packets as the program got them; `data` of a record is where its bytes begin in `bytes`. */
+struct cora_arrivals {
+    struct cora_record *records;
+    size_t count, room;
+    uint8_t *bytes;
+    size_t used, byte_room;
+};
+
+CORA_COLD void cora_keep_arrival(struct cora_arrivals *kept, const struct cora_record *record)
+{
+    kept->records = cora_grow(kept->records, &kept->room, kept->count + 1, sizeof *kept->records);
+    kept->bytes = cora_grow(kept->bytes, &kept->byte_room, kept->used + record->caplen + 1, 1);
+    memcpy(kept->bytes + kept->used, (const uint8_t *)(uintptr_t)record->data, record->caplen);
+    kept->records[kept->count] = *record;
+    kept->records[kept->count++].data = kept->used;
+    kept->used += record->caplen;
+}
 
 #define CORA_BATCH 32
 

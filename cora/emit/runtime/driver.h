@@ -224,6 +224,8 @@ CORA_COLD size_t cora_run_batches(struct cora_engine *E, const struct cora_recor
             arrived = cora_returns_before(&E->core, next);
             next = &arrived;
             most = 1;
+            if (E->core.arrivals)
+                cora_keep_arrival(E->core.arrivals, &arrived);
         }
 #endif
         size_t n = cora_read_batch(E, next, most);
@@ -317,6 +319,12 @@ CORA_API void cora_destroy(struct cora_engine *E)
 #endif
     free(E->core.output);
     free(E->core.resolutions);
+    if (E->core.arrivals) {
+        free(E->core.arrivals->records);
+        free(E->core.arrivals->bytes);
+        free(E->core.arrivals);
+    }
+    free(E->core.own_digests.at);
     free(E->batch.frames);
     free(E);
 }
@@ -334,12 +342,27 @@ CORA_API const uint8_t *cora_output(const struct cora_engine *E, size_t *used)
     return E->core.output;
 }
 
-/* Counts the digests of events instead of writing them; NULL: no more. */
-CORA_API void cora_set_digests(struct cora_engine *E, struct cora_digests *digests)
+/* Sums digests of events per packet instead of writing them. */
+CORA_API void cora_set_digests(struct cora_engine *E)
 {
-    E->core.digests = digests;
-    E->core.output_mode = digests ? CORA_OUTPUT_DIGEST : CORA_OUTPUT_NONE;
+    E->core.digests = &E->core.own_digests;
+    E->core.output_mode = CORA_OUTPUT_DIGEST;
 }
+
+CORA_API const uint64_t *cora_digests(const struct cora_engine *E, size_t *count)
+{
+    *count = E->core.own_digests.count;
+    return E->core.own_digests.at;
+}
+
+/* From now on every packet is kept as the program gets it; for captures taken on one side. */
+CORA_API bool cora_keep_arrivals(struct cora_engine *E)
+{
+    E->core.arrivals = calloc(1, sizeof *E->core.arrivals);
+    return E->core.arrivals;
+}
+
+CORA_API const struct cora_arrivals *cora_kept_arrivals(const struct cora_engine *E) { return E->core.arrivals; }
 
 CORA_API void cora_clear_output(struct cora_engine *E) { E->core.output_used = 0; }
 

@@ -1,0 +1,156 @@
+"""``cora verify``: a plan's parts, run in one process, against the unsplit program."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cora.cli.common import (
+    check_inputs,
+    json_option,
+    keep_inputs,
+    note,
+    plural,
+    print_json,
+    settings_of,
+    traffic_options,
+)
+from cora.errors import Kind, fail
+
+if TYPE_CHECKING:
+    from cora.engine.split import Statistics
+    from cora.plan.document import Plan
+    from cora.runtime.verify import Difference, Verification
+
+EXIT_DIFFERENT = 1
+# Of the outcomes that no packet takes so many are printed.
+MAX_UNCOVERED = 10
+
+
+@click.command("verify")
+@click.argument("plan", metavar="PLAN", type=click.Path())
+@click.argument("traffic", metavar="[TRACE]...", nargs=-1, type=click.Path())
+@click.option("--set", "settings", multiple=True, metavar="CONFIG=VALUE",
+              help="The config values the plan was made with. Repeatable.")
+@click.option("--program", "nf", type=click.Path(), metavar="NF",
+              help="The program of the plan; default: the file the plan names.")
+@click.option("--seeds", default=4, show_default=True, type=click.IntRange(1, 10_000), metavar="N",
+              help="Schedules tried on each traffic: who of the places goes on when.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 2**31), metavar="N",
+              help="The first of them; also chooses other random traffic.")
+@click.option("--packets", default=20_000, show_default=True, type=click.IntRange(0, 10_000_000), metavar="N",
+              help="Packets of random traffic.")
+@click.option("--time-limit", default=120.0, show_default=True, type=click.FloatRange(0, min_open=True),
+              metavar="SECONDS", help="Begin no further run after this.")
+@click.option("-o", "--output", type=click.Path(), metavar="FILE",
+              help="Write the plan with what was verified, when all was equal.")
+@traffic_options
+@json_option
+def command(plan: str, traffic: tuple[str, ...], settings: tuple[str, ...], nf: str | None, seeds: int, seed: int,
+            packets: int, time_limit: float, output: str | None, port_map: tuple[str, ...], captured_at: str | None,
+            ignore_checksums: bool, headers_only: bool, as_json: bool) -> None:
+    """Run the parts of PLAN's places in one process and compare them with the unsplit program, packet by packet.
+
+    They are compared on the captures TRACE, on packets that take every outcome of the program which a search finds,
+    and on random traffic with adversarial timing, each under several schedules of the places. Exit code 0: all was
+    equal; 1: something differed.
+    """
+    import cora
+    from cora.engine.results import Options
+    from cora.plan.document import load_plan, save
+
+    keep_inputs({"-o": None if output == plan else output}, [plan, nf, *traffic])
+    found = load_plan(Path(plan))
+    program = cora.load(_program_of(found, nf, traffic), settings_of(settings))
+    result = cora.verify(found, program, traffic, port_map=port_map, captured_at=captured_at,
+                         options=Options(ignore_checksums, headers_only), seeds=seeds, packets=packets,
+                         time_limit=time_limit, seed=seed)
+    for warning in result.warnings:
+        note(f"warning: {warning}")
+    if as_json:
+        print_json(facts(result))
+    else:
+        _print(result)
+    if result.difference is not None:
+        raise click.exceptions.Exit(EXIT_DIFFERENT)
+    if output is not None:
+        save(with_evidence(found, result), Path(output))
+        if not as_json:
+            click.echo(f"written: {output}")
+
+
+def _program_of(plan: Plan, nf: str | None, traffic: tuple[str, ...]) -> str:
+    file = nf or next((s.source.file for s in plan.states), None)
+    if file is None:
+        raise fail(Kind.BAD_FLAG, "the plan has no state and so names no program", where="--program",
+                   hint="give the program: --program NF")
+    check_inputs(file, *traffic)
+    return file
+
+
+def with_evidence(plan: Plan, result: Verification) -> Plan:
+    """The plan with what was compared and found equal."""
+    from cora.plan.document import Verified
+
+    total = result.statistics
+    verified = Verified(result.digest, tuple(c.source for c in result.compared), result.packets,
+                        max(c.seeds for c in result.compared), round(result.coverage, 6), total.fast, total.punted,
+                        total.recalled)
+    return replace(plan, evidence=replace(plan.evidence, verified=verified))
+
+
+def facts(result: Verification) -> dict[str, Any]:
+    """What was found, as JSON."""
+    return {"equal": result.equal, "stopped": result.stopped, "digest": result.digest,
+            "compared": [asdict(c) for c in result.compared], "coverage": result.coverage,
+            "uncovered": list(result.uncovered),
+            "difference": None if result.difference is None else asdict(result.difference)}
+
+
+def _print(result: Verification) -> None:
+    for item in result.compared:
+        click.echo(f"{item.source}: {plural(item.packets, 'packet', 'packets')}, "
+                   f"{plural(item.seeds, 'schedule', 'schedules')}, {item.seconds:.1f} s")
+        for line in _told(item.statistics):
+            click.echo(f"  {line}")
+    if result.stopped:
+        note("warning: the time limit came before everything was compared")
+    click.echo(f"outcomes of the program taken by the packets that cover it: {100 * result.coverage:.1f} %")
+    for text in result.uncovered[:MAX_UNCOVERED]:
+        click.echo(f"  not taken: {text}")
+    if len(result.uncovered) > MAX_UNCOVERED:
+        click.echo(f"  and {len(result.uncovered) - MAX_UNCOVERED} more (--json lists all)")
+    if result.difference is None:
+        click.echo("equal: what leaves, what is dropped, totals, state, and the order within flows")
+        return
+    _print_difference(result.difference)
+
+
+def _told(total: Statistics) -> list[str]:
+    lines = [f"{total.punted:>10,}  handed over between places"]
+    if total.lent:
+        lines += [
+            f"{total.fast:>10,}  on the fast path",
+            f"{total.lent:>10,}  entries lent (at most {total.peak:,} at a time), {total.used:,} used, "
+            f"{total.recalled:,} taken back for a packet, {total.evicted:,} for another entry, "
+            f"{total.refused:,} refused",
+            f"{total.waited:>10,}  packets that met a lent entry but followed others on their way to the owner",
+            f"{total.asked:>10,}  questions for an entry's last use",
+        ]
+    if total.stalled:
+        lines.append(f"{total.stalled:>10,}  waits for the verdict on a first fragment")
+    lines.append(f"{total.overtaken:>10,}  packets overtaken within their flow")
+    return lines
+
+
+def _print_difference(found: Difference) -> None:
+    where = "" if found.packet is None else f", packet {found.packet}"
+    click.echo(f"DIFFERENT: {found.what} ({found.source}{where}, schedule {found.seed})")
+    click.echo(f"  split:   {found.split}")
+    if found.unsplit:
+        click.echo(f"  unsplit: {found.unsplit}")
+    for line in found.lines:
+        click.echo(f"    {line}")

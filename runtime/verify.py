@@ -1,0 +1,360 @@
+"""Verification: a plan's parts against the unsplit program, on captures, on every path, and under adversarial timing.
+
+Everything is compared packet by packet: what leaves, where, byte for byte, and what is dropped why; then totals and the
+merged state. Native split against native unsplit is fast; the reference interpreter checks the unsplit engine on the
+packets that cover the paths. docs/splitting.md says why the results must be equal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cora.emit.part import emit_split
+from cora.engine.native import NativeEngine, Records
+from cora.engine.results import Dropped, Event, Options, Output, RunSummary, StateDump, first_difference
+from cora.engine.split import SplitEngine, Statistics
+from cora.errors import Kind, fail
+from cora.ir.nodes import MapState, MeterState, Program
+from cora.ir.parts import Split
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from cora.testing.frames import Packet
+
+DEFAULT_SEEDS = 4
+DEFAULT_PACKETS = 20_000
+DEFAULT_TIME = 120.0
+# The search for packets that cover every path runs the interpreter, which is slow.
+_COVERING = 500
+# A reference run up to the packet that differs, to name its source lines, takes about this many packets a second.
+_TRACED = 50_000
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first thing in which a split run was not the unsplit program.
+
+    ``packet``: its number in the traffic, None where it is about totals, state or order. ``lines``: where the unsplit
+    program's way of that packet ended, as far as it is known.
+    """
+
+    source: str
+    seed: int
+    packet: int | None
+    what: str
+    split: str
+    unsplit: str
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Traffic that was compared: its packets, under how many seeds, what happened between the places in all runs."""
+
+    source: str
+    packets: int
+    seeds: int
+    statistics: Statistics
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `verify` found.
+
+    Attributes:
+        compared: per traffic in order; difference: the first one, None when all was equal.
+        uncovered: outcomes ``block: outcome`` of the program that the covering packets do not take, with their lines.
+        coverage: share of the outcomes they take. digest: of the parts and the traffic.
+        stopped: the time limit came before everything was compared.
+    """
+
+    compared: tuple[Compared, ...]
+    difference: Difference | None
+    uncovered: tuple[str, ...]
+    coverage: float
+    digest: str
+    stopped: bool
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def equal(self) -> bool:
+        return self.difference is None
+
+    @property
+    def packets(self) -> int:
+        return sum(c.packets * c.seeds for c in self.compared)
+
+    @property
+    def statistics(self) -> Statistics:
+        """Over all runs."""
+        total = Statistics()
+        for item in self.compared:
+            total = total.plus(item.statistics)
+        return total
+
+
+@dataclass
+class Traffic:
+    """Packets to compare on. The records point into memory that ``keep`` holds."""
+
+    name: str
+    batches: list[Records]
+    keep: list[object] = field(default_factory=list)
+
+    @property
+    def packets(self) -> int:
+        return sum(len(b) for b in self.batches)
+
+
+@dataclass(frozen=True)
+class _Unsplit:
+    digests: NDArray[np.uint64]
+    summary: RunSummary
+    state: StateDump
+
+
+def verify(split: Split, traffic: Sequence[Traffic], *, seeds: int = DEFAULT_SEEDS, packets: int = DEFAULT_PACKETS,
+           time_limit: float = DEFAULT_TIME, options: Options | None = None, fault: str = "sound", seed: int = 0,
+           warnings: Sequence[str] = (), progress: Callable[[str], None] | None = None) -> Verification:
+    """Compare a split program with the unsplit one.
+
+    Args:
+        traffic: compared first; then packets that cover the program's outcomes, then ``packets`` of random traffic.
+        seeds: of the scheduler, for each traffic; ``seed``: the first of them, and of the random traffic.
+        time_limit: seconds, after which no further run is begun.
+        fault: one of `cora.engine.split.FAULTS`, for tests of the verification itself.
+        progress: told what is compared next.
+
+    Raises:
+        CoraError: the program or its parts cannot be compiled.
+    """
+    run = _Run(split, options or Options(), range(seed, seed + seeds), time.monotonic() + time_limit, fault)
+    tell = progress or (lambda _: None)
+    for item in traffic:
+        tell(item.name)
+        run.compare(item)
+    tell("packets that cover the program")
+    covering, coverage, uncovered = _covering(split.program, seed, run)
+    run.compare(covering)
+    tell("random traffic")
+    run.compare(random_traffic(split.program, seed, packets, run.known))
+    run.digest.update("\n".join(text for _, text in sorted(emit_split(split).items())).encode(
+        "utf-8", "surrogateescape"))
+    return Verification(tuple(run.compared), run.difference, uncovered, coverage, run.digest.hexdigest(), run.stopped,
+                        tuple(warnings))
+
+
+class _Run:
+    def __init__(self, split: Split, options: Options, seeds: range, until: float, fault: str) -> None:
+        self.split, self.options, self.seeds, self.until, self.fault = split, options, seeds, until, fault
+        self.compared: list[Compared] = []
+        self.difference: Difference | None = None
+        self.stopped = False
+        self.digest = hashlib.sha256()
+        # Packets whose frames random traffic comes back to.
+        self.known: list[Packet] = []
+
+    def compare(self, traffic: Traffic) -> None:
+        """All seeds on one traffic, unless something differed before or time is up."""
+        if self.difference is not None or not traffic.packets:
+            return
+        started, total, runs = time.monotonic(), Statistics(), 0
+        unsplit = self.unsplit(traffic)
+        self.digest.update(f"{traffic.name} {traffic.packets} {self.seeds}".encode())
+        self.digest.update(unsplit.digests.tobytes())
+        for seed in self.seeds:
+            if time.monotonic() > self.until:
+                self.stopped = True
+                break
+            found, self.difference = self.once(traffic, seed, unsplit)
+            total, runs = total.plus(found), runs + 1
+            if self.difference is not None:
+                break
+        self.compared.append(Compared(traffic.name, traffic.packets, runs, total, time.monotonic() - started))
+
+    def unsplit(self, traffic: Traffic) -> _Unsplit:
+        with NativeEngine(self.split.program, self.options) as engine:
+            digests = engine.run_digests(traffic.batches)
+            return _Unsplit(digests, engine.summary(), engine.state())
+
+    def once(self, traffic: Traffic, seed: int, unsplit: _Unsplit) -> tuple[Statistics, Difference | None]:
+        with SplitEngine(self.split, self.options, chance=seed, fault=self.fault) as engine:
+            engine.run(traffic.batches)
+            engine.finish()
+            statistics = engine.statistics()
+            packet = _first_unequal(engine.digests(), unsplit.digests)
+            if packet is not None:
+                return statistics, self.explain(traffic, seed, packet)
+            return statistics, self.totals(traffic, seed, engine, unsplit)
+
+    def totals(self, traffic: Traffic, seed: int, engine: SplitEngine, unsplit: _Unsplit) -> Difference | None:
+        """What is left to compare once all packets were equal."""
+        if engine.summary() != unsplit.summary:
+            return Difference(traffic.name, seed, None, "totals", str(engine.summary()), str(unsplit.summary))
+        state = first_difference(engine.state(), unsplit.state)
+        if state is not None:
+            return Difference(traffic.name, seed, None, "state (split against unsplit)", state, "")
+        found = engine.statistics()
+        if found.overtaken:
+            return Difference(traffic.name, seed, engine.overtaken(), "order within a flow",
+                              f"{found.overtaken} packets left after later ones of their flow", "in order of arrival")
+        if found.left or found.stray:
+            return Difference(traffic.name, seed, None, "lent entries",
+                              f"{found.left} outlived their owner's entry, {found.stray} messages fitted nothing",
+                              "none")
+        return None
+
+    def explain(self, traffic: Traffic, seed: int, packet: int) -> Difference:
+        """Run both again and say what became of the packet."""
+        with NativeEngine(self.split.program, self.options) as plain:
+            wanted = [e for e in plain.run_events(traffic.batches) if e.index == packet]
+        with SplitEngine(self.split, self.options, chance=seed, fault=self.fault) as engine:
+            events = [e for e in engine.run_events(traffic.batches) if e.index == packet]
+            events += [e for e in engine.finish("events") if e.index == packet]
+        return Difference(traffic.name, seed, packet, "what became of a packet", _shown(events), _shown(wanted),
+                          tuple(self.lines(traffic, packet)))
+
+    def lines(self, traffic: Traffic, packet: int) -> Iterator[str]:
+        """The source lines of the state accesses on the packet's way, and of its end."""
+        from cora.engine.reference import Reference, TraceStep
+        from cora.ir.nodes import Terminator, successors
+        from cora.ir.text import print_node
+
+        if packet > _TRACED:
+            return
+        engine = Reference(self.split.program, self.options)
+        for number, item in enumerate(packets_in(traffic)):
+            trace: list[TraceStep] | None = [] if number == packet else None
+            engine.process(item.port, item.time_ns, item.frame, item.wirelen, trace)
+            if trace is None:
+                continue
+            for step in trace:
+                ends = isinstance(step.node, Terminator) and not successors(step.node)
+                if ends or (step.outcome and getattr(step.node, "state", None)):
+                    yield f"{step.node.span}: {print_node(step.node)}{f' ({step.outcome})' if step.outcome else ''}"
+            return
+
+
+def _first_unequal(left: NDArray[np.uint64], right: NDArray[np.uint64]) -> int | None:
+    size = max(len(left), len(right))
+    padded = [np.concatenate([a, np.zeros(size - len(a), np.uint64)]) for a in (left, right)]
+    unequal = padded[0] != padded[1]
+    return int(unequal.argmax()) if unequal.any() else None
+
+
+def _shown(events: Sequence[Event]) -> str:
+    return ", then ".join(_one(e) for e in events) or "nothing"
+
+
+def _one(event: Event) -> str:
+    if isinstance(event, Output):
+        return f"{'an ICMP error' if event.is_error else 'sent'} out of port {event.port}: {event.frame.hex()}"
+    return f'dropped: "{event.reason}"' if isinstance(event, Dropped) else "held"
+
+
+# Traffic.
+
+
+def packets_in(traffic: Traffic) -> Iterator[Packet]:
+    """The packets of a traffic one by one."""
+    from cora.frontends.traffic.capture import packets_of
+    from cora.testing.frames import Packet
+
+    for packet in packets_of(iter(traffic.batches)):
+        yield Packet(packet.port, packet.time_ns, packet.frame, packet.wirelen)
+
+
+def traffic_of(name: str, packets: Sequence[Packet]) -> Traffic:
+    """Packets as records in memory of their own."""
+    from cora.frontends.traffic.capture import RECORD
+    from cora.testing.compare import batch_of
+
+    if not packets:
+        return Traffic(name, [])
+    records, store = batch_of(packets)
+    return Traffic(name, [np.frombuffer(records.tobytes(), RECORD)], [store])
+
+
+def captured(program: Program, path: str | os.PathLike[str], stack: ExitStack, *, port_map: Sequence[str] = (),
+             captured_at: str | None = None, options: Options | None = None) -> tuple[Traffic, list[str]]:
+    """A capture's packets, with their ports; those of a capture taken on one side as the program gets them.
+
+    The capture stays open as long as the stack. Raises CoraError for everything wrong with it.
+    """
+    from cora.frontends.traffic import open_traffic
+    from cora.frontends.traffic.capture import RECORD
+    from cora.frontends.traffic.portmap import PortMap
+    from cora.runtime.viewpoint import nothing_arrives, port_number
+
+    side = port_number(program, captured_at)
+    mapping = PortMap.parse(port_map, [p.name for p in program.ports])
+    source = mapping.assign(stack.enter_context(open_traffic(path)))
+    batches = [np.array(b, copy=True) for b in source.batches()]
+    if not sum(len(b) for b in batches):
+        raise nothing_arrives(str(path), source)
+    name = Path(path).name
+    if side is None:
+        return Traffic(name, batches), list(source.warnings)
+    with NativeEngine(program, options or Options(), captured_at=side) as engine:
+        engine.keep_arrivals()
+        engine.run(batches)
+        records, data = engine.arrivals()
+    return Traffic(name, [np.frombuffer(records.tobytes(), RECORD)], [data]), list(source.warnings)
+
+
+def _covering(program: Program, seed: int, run: _Run) -> tuple[Traffic, float, tuple[str, ...]]:
+    """Packets that take as many outcomes as a search finds; on them the interpreter checks the unsplit engine."""
+    from cora.testing.compare import difference, run_native, run_reference
+    from cora.testing.coverage import covering_packets
+
+    found = covering_packets(program, seed, _COVERING, run.options)
+    run.known += found.packets
+    unequal = difference(run_reference(program, found.packets, run.options),
+                         run_native(program, found.packets, run.options))
+    if unequal is not None:
+        raise fail(Kind.ENGINE_LIMIT, f"the native engine is not the reference: {unequal}", span=program.span,
+                   hint="a fault of the native engine: report it with the program")
+    blocks = {b.label: b for b in program.blocks}
+    uncovered = tuple(f"{blocks[label].terminator.span}: {label} never ends in {outcome}"
+                      for label, outcome in found.missed)
+    return traffic_of("packets that cover the program", found.packets), found.coverage.fraction, uncovered
+
+
+def random_traffic(program: Program, seed: int, count: int, known: Sequence[Packet]) -> Traffic:
+    """``count`` packets: frames of ``known`` and of a random sequence, in bursts of few flows, with pauses around every
+    time-out, so that entries are lent, used, refreshed, and die while packets are on their way.
+    """
+    from cora.testing.choices import RandomChoices
+    from cora.testing.packets import write_packets
+
+    choices = RandomChoices(seed + 1)
+    pool = [*known, *write_packets(program, choices, min(300, count))]
+    pauses = sorted({0, 1, 1000, 1_000_000, *_time_outs(program)})
+    out: list[Packet] = []
+    now = max((p.time_ns for p in pool), default=0) + 1
+    while pool and len(out) < count:
+        few = [choices.pick(pool) for _ in range(choices.integer(1, 6))]
+        for _ in range(choices.integer(1, 60)):
+            now += choices.pick((0, 0, 0, 1, 1000)) if not choices.chance(2) else choices.pick(pauses)
+            packet = choices.pick(few)
+            out.append(type(packet)(packet.port, now, packet.frame, packet.wirelen))
+    return traffic_of("random traffic", out[:count])
+
+
+def _time_outs(program: Program) -> Iterator[int]:
+    for state in program.states:
+        spans = [t.nanoseconds for t in state.timeouts] if isinstance(state, MapState) else (
+            [state.timeout] if isinstance(state, MeterState) else [])
+        for span in spans:
+            yield from (span - 1, span, span + 1, span // 2)
