@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "check": "Check an NF program; print its IR, its passes, its paths.",
     "profile": "Run a program on traffic and write what happens as a profile.",
+    "size": "Tell how full tables get, and what size or time-out would do.",
     "traffic": "Make synthetic traffic as a capture.",
     "plan": "Decide what runs on the NIC and what on the host.",
     "show": "Print a saved plan.",

@@ -57,6 +57,8 @@ def _plain(plan: Plan) -> Beside:
 def _beside(subject: Subject) -> Beside:
     from cora.explain import changes, front, sensitivity
     from cora.explain.questions import Questions
+    from cora.explain.sizing import sizes
+    from cora.plan.render import planned_rate
     from cora.report.page import Beside
 
     questions = Questions(subject)
@@ -66,4 +68,5 @@ def _beside(subject: Subject) -> Beside:
         points = front.front(subject, tell)
         more = sensitivity.sensitivity(questions, lambda n: tell(steps + n))
         helpful = changes.changes_of(questions, lambda n: tell(many + n))
-    return Beside(subject.target.places, subject.profile, points, more, helpful)
+    full = sizes(subject.program, subject.profile, planned_rate(subject.plan))
+    return Beside(subject.target.places, subject.profile, points, full, more, helpful)

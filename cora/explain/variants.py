@@ -57,7 +57,8 @@ def _loosened(state: State, profile: Profile) -> list[tuple[str, str, State]]:
     found: list[tuple[str, str, State]] = []
     if isinstance(state, MapState | MeterState):
         found += _attributes(state)
-    if isinstance(state, MapState | MeterState | FragmentState):
+    # Of fragment trackers a profile does not count the datagrams.
+    if isinstance(state, MapState | MeterState):
         enough = enough_for(profile, state)
         if state.name in profile.states and enough < state.capacity:
             found.append((f"`capacity {enough};`", f"room for {enough:,} entries instead of {state.capacity:,}; this "
@@ -81,7 +82,7 @@ def _attributes(state: MapState | MeterState) -> list[tuple[str, str, State]]:
     return [(change, price, other) for holds, change, price, other in rows if holds]
 
 
-def enough_for(profile: Profile, state: MapState | MeterState | FragmentState) -> int:
+def enough_for(profile: Profile, state: MapState | MeterState) -> int:
     """The next power of two above the traffic's peak with a reserve; at least 16."""
     use = profile.states.get(state.name)
     peak = 0 if use is None else use.entries_peak

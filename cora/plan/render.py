@@ -63,6 +63,11 @@ def host_model(plan: Plan) -> str:
     return f"measured on {used_model.machine} by `{used_model.command}`, {used_model.made}"
 
 
+def planned_rate(plan: Plan) -> int:
+    """The asked rate, else the plan's throughput; packets/s."""
+    return plan.throughput_pps if plan.request.rate_pps is None else plan.request.rate_pps
+
+
 def asked_rate(plan: Plan) -> str:
     """The asked rate as it was asked, and in packets."""
     rate = mpps(plan.request.rate_pps)

@@ -14,6 +14,7 @@ from cora.analysis.profile import Profile
 from cora.explain.changes import Changes
 from cora.explain.front import FrontPoint
 from cora.explain.sensitivity import More
+from cora.explain.sizing import Exhaustion
 from cora.models.target import Place
 from cora.plan.document import Plan
 from cora.report import sections
@@ -30,6 +31,7 @@ class Beside:
     places: tuple[Place, ...] = ()
     profile: Profile | None = None
     front: tuple[FrontPoint, ...] = ()
+    sizes: tuple[Exhaustion, ...] = ()
     more: tuple[More, ...] | None = None
     changes: Changes | None = None
 
@@ -60,6 +62,7 @@ def _parts(plan: Plan, known: Beside) -> Sequence[tuple[str, str, Markup | None]
         ("others", "Beside other placements", sections.others(plan)),
         ("front", "Cores against throughput", sections.front(plan, known.front)),
         ("popularity", "How traffic spreads over entries", sections.popularity(plan, known.profile)),
+        ("sizes", "How full tables get", sections.sizes(plan, known.sizes)),
         ("help", "What would help", sections.helpful(plan, known.more, known.changes)),
         ("why", "Why each state is where it is", sections.why(plan)),
         ("costs", "What a packet costs", sections.costs(plan)),

@@ -11,12 +11,13 @@ from cora.explain.changes import Change, Changes
 from cora.explain.compare import against, best_baseline
 from cora.explain.front import FrontPoint
 from cora.explain.sensitivity import More
+from cora.explain.sizing import Exhaustion, advice, at_once, seconds
 from cora.explain.why import gain_text, user_name, watched
 from cora.models.target import Place, Tier
 from cora.plan.costs import User, users
 from cora.plan.document import Figure, Plan, RefusedAt, Source, StatePlacement
 from cora.plan.quantities import available, cores, mpps, number, scaled, used
-from cora.plan.render import asked_rate, host_model, percent, shown_figure
+from cora.plan.render import asked_rate, host_model, percent, planned_rate, shown_figure
 from cora.report.charts import Cut, Dot, Flow, Step, cut, dots, head_mass, sankey
 from cora.report.charts import front as front_chart
 from cora.report.markup import Child, Markup, details, join, table, tag
@@ -207,9 +208,9 @@ def resources(plan: Plan) -> Markup:
                         f"{available(r.name, r.rate, r.unit)}", class_="why"),
             class_="use binds" if binds else "use"))
     idle = [r.name for r in plan.resources if not r.per_packet]
-    planned = plan.throughput_pps if plan.request.rate_pps is None else plan.request.rate_pps
     return join([
-        tag("figure", tag("figcaption", f"Use of each resource at the planned rate, {mpps(planned)}; the plan ends at "
+        tag("figure", tag("figcaption", "Use of each resource at the planned rate, "
+                                        f"{mpps(planned_rate(plan))}; the plan ends at "
                                         f"{mpps(plan.throughput_pps)}. Colours are those of the places."),
             tag("ul", rows, class_="uses"), tag("p", f"not used: {', '.join(idle)}", class_="note") if idle else None),
         [_who(plan, r.name, r.place) for r in watched(plan)],
@@ -336,6 +337,20 @@ def _at(points: Sequence[tuple[float, float]], share: float) -> float:
             return before[1] + (point[1] - before[1]) * ((share - before[0]) / span if span else 1.0)
         before = point
     return before[1]
+
+
+def sizes(plan: Plan, rows: Sequence[Exhaustion]) -> Markup | None:
+    """How full tables got and get at the planned rate."""
+    if not rows:
+        return None
+    body = [(r.name, f"{r.room:,}", "not counted" if r.bound else f"{r.peak:,}", number(float(f"{r.arrivals:.3g}")),
+             at_once(r), "never" if r.full_after is None else seconds(r.full_after),
+             "-" if r.recommended is None else f"{r.recommended:,}") for r in rows]
+    data = table(("table or pool", "room", "peak in the profile", "new a second", "entries at once", "full after",
+                  "enough"), body, f"At {mpps(planned_rate(plan))}, from more flows of the same kind (predicted)",
+                 numeric=(1, 2, 3, 4, 5, 6))
+    told = [tag("li", tag("div", line), tag("pre", where)) for r in rows for line, where in advice(r)]
+    return join([data, tag("ul", told, class_="reasons") if told else None])
 
 
 # What would help, why, costs.

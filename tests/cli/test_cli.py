@@ -582,6 +582,13 @@ def test_questions_about_a_plan(cora: Run, tmp_path: Path, monkeypatch: pytest.M
     again = cora("compare", policer, "--profile", "p.json", "--nic", "bluefield2", "--rate", "20Mpps")
     assert compared.out.startswith(again.out)
     assert [p["target"] for p in json.loads(cora("compare", "a.json", "b.json", "--json").out)] == 2 * ["bluefield2"]
+    sized = cora("size", policer, "--profile", "p.json", "--rate", "1Mpps")
+    assert "1.00 Mpps planned" in sized.out and "limits4" in sized.out and "entries over time" in sized.out
+    rows = json.loads(cora("size", policer, "--profile", "p.json", "--json").out)["states"]
+    assert [r["name"] for r in rows] == ["limits4", "limits6"] and rows[0]["recommended"] >= 16
+    assert "written: r.html" in cora("report", "a.json", "-o", "r.html").out
+    assert (tmp_path / "r.html").read_text().startswith("<!DOCTYPE html>")
+    assert cora("report", "a.json", "--profile", "p.json", "-o", "-").out.count("<section") == 12
 
 
 @pytest.mark.needs("gcc")
@@ -615,6 +622,9 @@ QUESTIONS = [
     (["diff", "plan.json", "none.json"], ["E501", "none.json"]),
     (["compare", "plan.json", "--cores", "1"], ["E701", "a saved plan has its traffic"]),
     (["compare", NAT, "--profile", "p.json"], ["E701", "--rate, --cores"]),
+    (["report", "plan.json", "-o", "plan.json"], ["E702", "a file that the command reads"]),
+    (["report", "plan.json", "-o", "r.html", "--program", NAT], ["E701", "--profile FILE"]),
+    (["size", NAT], ["E701", "--trace, --profile"]),
     (["budget", "plan.json", "--tolerance", "1%"], ["E701", "--check FILE"]),
     (["budget", "plan.json", "--check", "plan.json"], ["E504", "this is no budget"]),
     (["budget", "plan.json", "--check", "none.json"], ["E504", "cannot read"]),

@@ -19,6 +19,7 @@ from cora.explain.changes import Changes
 from cora.explain.front import FrontPoint, front
 from cora.explain.questions import Questions
 from cora.explain.sensitivity import sensitivity
+from cora.explain.sizing import sizes
 from cora.explain.subject import Subject
 from cora.partition import plan
 from cora.plan.document import Copy, Lent, Plan, RefusedAt, Source
@@ -93,7 +94,8 @@ def drawings(text: str) -> dict[str, ElementTree.Element]:
 
 def whole(subject: Subject) -> Beside:
     more = sensitivity(Questions(subject))
-    return Beside(subject.target.places, subject.profile, front(subject), more, Changes((), 3))
+    full = sizes(subject.program, subject.profile, subject.plan.throughput_pps)
+    return Beside(subject.target.places, subject.profile, front(subject), full, more, Changes((), 3))
 
 
 def test_the_outline_is_sound_and_readable_without_looking() -> None:
@@ -110,8 +112,8 @@ def test_the_outline_is_sound_and_readable_without_looking() -> None:
         if tag == "svg" or attributes.get("role") == "img":
             assert attributes.get("aria-label") or attributes.get("aria-labelledby")
     sections = [a["id"] for tag, a in outline.elements if tag == "section"]
-    assert sections == ["places", "packets", "resources", "others", "front", "popularity", "help", "why", "costs",
-                        "refusals", "evidence"]
+    assert sections == ["places", "packets", "resources", "others", "front", "popularity", "sizes", "help", "why",
+                        "costs", "refusals", "evidence"]
 
 
 def test_nothing_is_loaded_and_no_script_runs() -> None:
@@ -234,8 +236,8 @@ def test_a_browser_shows_it_wide_and_narrow_light_and_dark(tmp_path: Path, looke
     subject = made(rate=16e6, refused=True)
     found = split(subject.plan)
     text = page(found, whole(subject))
-    parts = [f"#{name}" for name in ("places", "packets", "resources", "others", "front", "popularity", "help", "why",
-                                     "costs", "refusals", "evidence")]
+    parts = [f"#{name}" for name in ("places", "packets", "resources", "others", "front", "popularity", "sizes", "help",
+                                     "why", "costs", "refusals", "evidence")]
     shown = [*parts, "h1", ".tile", ".place", ".track", "svg", ".use .name", "table"]
     inks = set()
     for width, dark in ((1280, False), (420, True)):
