@@ -343,7 +343,9 @@ class _Memory:
     def __init__(self, model: Model, tier: str, replicated: bool, use: AccessRates) -> None:
         """``replicated``: every island has its own copy, so its own memory is near."""
         self.tier, self._use = tier, use
-        self.cached = cached_share(model["emem_cache_bytes"], use.working_set) if tier == "emem" else 1.0
+        fits = cached_share(model["emem_cache_bytes"], use.working_set)
+        # What fits is the most used part of the table.
+        self.cached = use.head(fits) if tier == "emem" else 1.0
         self._near = 1.0 if replicated else 1 / model["islands"]
         # A copy in each island shares the work of the islands' engines.
         self._engine_share = 1 / model["islands"] if replicated else 1.0

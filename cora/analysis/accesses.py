@@ -44,6 +44,8 @@ class AccessRates:
         working_set: bytes touched within a window.
         hottest: share of all accesses that go to the most used entry (0..1).
         updates: inserts + deletes + expiries per packet.
+        popularity: (share of entries, share of accesses) points from the most used entry down, as in a profile; empty:
+            all entries are used alike.
     """
 
     entry_bytes: int
@@ -51,6 +53,19 @@ class AccessRates:
     working_set: int
     hottest: float
     updates: float
+    popularity: tuple[tuple[float, float], ...] = ()
+
+    def head(self, share: float) -> float:
+        """Share of the accesses that go to this share of the entries, the most used ones.
+
+        Linear between the points of the curve, which makes it the share itself where all are used alike.
+        """
+        x0 = y0 = 0.0
+        for x, y in (*self.popularity, (1.0, 1.0)):
+            if share <= x:
+                return y0 + (y - y0) * (share - x0) / (x - x0) if x > x0 else y
+            x0, y0 = x, y
+        return 1.0
 
 
 def accesses_of(program: Program, node: Instruction | Terminator) -> tuple[Access, ...]:

@@ -51,6 +51,7 @@ def _rates(state: State, use: StateUse, packets: int) -> AccessRates:
         working_set=touched * size,
         hottest=use.popularity[0][1] if use.popularity else 1.0 / max(entries, 1),
         updates=(use.inserts[0] + use.deletes + use.expiries) / packets,
+        popularity=use.popularity,
     )
 
 

@@ -121,16 +121,17 @@ class Cpu:
         return self.price(block_operations(block, WORD_BITS))
 
     def missing_share(self, use: AccessRates, indexed: bool) -> float:
-        """Share (0..1) of the cost of a fully uncached table that its accesses pay, by interpolating the curve.
+        """Share (0..1) of the cost of a fully uncached table that its accesses pay.
 
-        Between points linearly in the logarithm of the number of flows; ``indexed``: a hash index line comes on top of
-        the entry's own.
+        By interpolating the curve, linearly in the logarithm of the number of flows between points: what it leaves
+        out is the part of a uniformly used table that is cached. Where some entries are used more, that part of the
+        table is the most used one. ``indexed``: a hash index line comes on top of the entry's own.
         """
         entries = use.working_set / max(1, use.entry_bytes)
         lines = -(-use.entry_bytes // LINE) + 1 if indexed else use.entry_bytes / LINE
         flows = entries * lines * LINE / self._flow_bytes / 1000
         points = [(k, self._get(name)) for k, name in CURVE]
-        return interpolate(points, flows) / points[-1][1]
+        return 1 - use.head(1 - interpolate(points, flows) / points[-1][1])
 
     def access(self, state: State, kind: str, use: AccessRates) -> float:
         """Nanoseconds of one access.

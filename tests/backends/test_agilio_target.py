@@ -140,3 +140,14 @@ def test_more_engines_past_the_knee_only_add_waiting_room() -> None:
                  for i in (None, "all-engines"))
     # 0.95 of the threads hold a packet at saturation.
     assert (few.room, many.room) == (380, 456)
+
+
+def test_a_skewed_table_keeps_its_head_in_the_cache() -> None:
+    """Twice the cache in entries, nine tenths of the accesses to half of them: a tenth waits for DRAM."""
+    size = used(flows(), 1).entry_bytes
+    entries = 2 * 6291456 // size
+    even = used(flows(), entries)
+    skewed = replace(even, popularity=((0.5, 0.9), (1.0, 1.0)))
+    cached, half, tenth = (cost(flows(), "lookup", "emem", u)["micro-engines"]
+                           for u in (used(flows(), 10), even, skewed))
+    assert (tenth - cached) / (half - cached) == pytest.approx(0.2, rel=0.01)
