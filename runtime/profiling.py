@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cora.analysis.paths import number_paths, path_of, verdict_of
-from cora.analysis.profile import PathUse, Profile, StateUse, WindowUse
+from cora.analysis.profile import PathUse, Profile, StateUse, TimeoutUse, WindowUse
 from cora.engine.results import Options
 from cora.errors import Kind, fail
 from cora.ir import nodes
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 DEFAULT_WINDOWS = 100
 MAX_WINDOWS = 100_000
 QUANTILES = (0.1, 0.5, 0.9, 0.99)
+# Time-outs that are looked at: longer than the pauses of this share of the entries that were used more than once.
+TIMEOUT_QUANTILES = (0.9, 0.99, 0.999, 1.0)
 # Points of the popularity curve beside its first: shares of the entries, evenly on a logarithmic scale.
 CURVE_POINTS = 24
 
@@ -146,7 +148,9 @@ def _build(program: Program, raw: RawProfile, summary: RunSummary, arrived: NDAr
            origin: Mapping[str, Any], span: tuple[int, int], window_ns: int, watch: Watch) -> Profile:
     paths = _paths(program, raw)
     executed = _executed(program, paths)
-    states = {s.name: _state(s, raw.tables.get(s.name), executed) for s in program.states}
+    uses = {s.name: _state(s, raw.tables.get(s.name), executed) for s in program.states}
+    states = {s.name: _pool(program, s.name, uses) if isinstance(s, nodes.PoolState) else uses[s.name]
+              for s in program.states}
     taken = watch.paths()
     windows = tuple(
         WindowUse(span[0] + i * window_ns, int(w["packets"]), int(w["octets"]),
@@ -221,7 +225,50 @@ def _table_use(state: State, table: TableProfile, use: StateUse) -> StateUse:
         lifetimes_ns=_quantiles(lifetimes), uses_per_entry=_quantiles(accesses), sampled_entries=len(accesses),
         window_inserts=_integers(table.windows["inserts"]), window_expiries=_integers(table.windows["expiries"]),
         window_deletes=_integers(table.windows["ends"] - table.windows["expiries"]),
-        window_peaks=window_peaks(table.windows), pauses_ns=_quantiles(table.uses["pause_ns"]))
+        window_peaks=window_peaks(table.windows), pauses_ns=_quantiles(table.uses["pause_ns"]),
+        timeouts=timeouts(table.uses) if _expires(state) else ())
+
+
+def _expires(state: State) -> bool:
+    return isinstance(state, nodes.MeterState) or (isinstance(state, nodes.MapState) and bool(state.timeouts))
+
+
+def timeouts(uses: NDArray[np.void]) -> tuple[TimeoutUse, ...]:
+    """What other time-outs would have done to entries (dtype USES): those that cut off few or none of them.
+
+    Every access counts as a refresh; an entry that would have been cut off is counted as if it had gone on.
+    """
+    import numpy as np
+
+    pauses, first, last = uses["pause_ns"], np.sort(uses["first_ns"]), np.sort(uses["last_ns"])
+    again = pauses[uses["accesses"] > 1]
+    if not len(again):
+        return ()
+    chosen = dict.fromkeys(int(t) for t in np.quantile(again, TIMEOUT_QUANTILES, method="inverted_cdf"))
+    found = []
+    for timeout in chosen:
+        # When the i-th entry is made, i + 1 have been, and those idle for longer than the time-out are gone.
+        gone = np.searchsorted(last + np.uint64(timeout), first, side="left")
+        peak = int((np.arange(1, len(first) + 1) - gone).max())
+        found.append(TimeoutUse(timeout, peak, int((pauses > timeout).sum())))
+    return tuple(found)
+
+
+def _pool(program: Program, name: str, uses: Mapping[str, StateUse]) -> StateUse:
+    """What the maps that draw from a pool do to it; of several, the sum of their peaks."""
+    drawing = [uses[s.name] for s in program.states if isinstance(s, nodes.MapState)
+               and any(a.pool == name for a in s.allocs)]
+
+    def total(windows: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+        return tuple(map(sum, zip(*windows, strict=True)))
+
+    return replace(
+        uses[name], inserts=(sum(u.inserts[0] for u in drawing), 0), deletes=sum(u.deletes for u in drawing),
+        expiries=sum(u.expiries for u in drawing), entries_end=sum(u.entries_end for u in drawing),
+        entries_peak=sum(u.entries_peak for u in drawing), window_inserts=total(u.window_inserts for u in drawing),
+        window_deletes=total(u.window_deletes for u in drawing),
+        window_expiries=total(u.window_expiries for u in drawing),
+        window_peaks=total(u.window_peaks for u in drawing))
 
 
 def _integers(values: NDArray[np.uint64]) -> tuple[int, ...]:

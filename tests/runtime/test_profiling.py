@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +14,14 @@ import pytest
 
 import cora
 from cora.analysis.profile import Profile, load_profile
+from cora.engine.native import USES
 from cora.engine.reference import Reference, TraceStep
 from cora.errors import CoraError
 from cora.frontends.traffic import open_traffic
 from cora.frontends.traffic.portmap import PortMap
 from cora.ir import nodes
 from cora.ir.nodes import Program
-from cora.runtime.profiling import popularity
+from cora.runtime.profiling import popularity, timeouts
 
 ROOT = Path(__file__).resolve().parents[2]
 OFFICE = ROOT / "examples" / "captures" / "office.pcap"
@@ -93,6 +96,11 @@ def test_a_profile_counts_what_the_reference_does(name: str, flag: str) -> None:
         if use.kind == "meter":
             colours = ("green", "yellow", "red", "full")
             assert use.police == tuple(found.police[state, c] for c in colours)
+        if use.kind == "pool":  # one map draws from each
+            owner = next(s.name for s in program.states if isinstance(s, nodes.MapState)
+                         and state in [a.pool for a in s.allocs])
+            assert use.entries_peak == profile.states[owner].entries_peak > 0
+            assert use.window_peaks == profile.states[owner].window_peaks
     assert [(w.packets, w.octets) for w in profile.windows] == [
         tuple(found.windows.get(i, [0, 0])) for i in range(len(profile.windows))]
     assert sum(n for _, n in profile.sizes) == profile.packets
@@ -150,6 +158,30 @@ def test_a_profile_of_an_older_version_is_refused_and_says_what_to_do(tmp_path: 
         load_profile(file)
     assert "version 1 of the profile format is not 2" in caught.value.render()
     assert "make the profile again with this version of cora" in caught.value.render()
+
+
+def slow_timeout(lives: list[list[int]], timeout: int) -> tuple[int, int]:
+    """Most entries live at once, and entries cut off, by looking at every moment; an entry is its times of access."""
+    moments = {t for life in lives for t in life}
+    peak = max(sum(life[0] <= t <= life[-1] + timeout for life in lives) for t in moments)
+    return peak, sum(any(b - a > timeout for a, b in pairwise(life)) for life in lives)
+
+
+def test_timeouts_against_looking_at_every_moment() -> None:
+    draw = random.Random(3)
+    for _ in range(50):
+        counts = [draw.choice((1, 2, 5, 9)) for _ in range(draw.randrange(1, 30))]
+        lives = [sorted(draw.randrange(1000) for _ in range(count)) for count in counts]
+        uses = np.zeros(len(lives), USES)
+        for row, life in zip(uses, lives, strict=True):
+            row["first_ns"], row["last_ns"], row["accesses"] = life[0], life[-1], len(life)
+            row["pause_ns"] = max((b - a for a, b in pairwise(life)), default=0)
+        found = timeouts(uses)
+        assert bool(found) == any(len(life) > 1 for life in lives)
+        for use in found:
+            assert (use.peak, use.cut) == slow_timeout(lives, use.timeout_ns)
+        if found:
+            assert found[-1].cut == 0
 
 
 def test_popularity_of_known_counts() -> None:
