@@ -1,9 +1,14 @@
-"""How long a user waits: `cora --help`, and planning the NAT from a 10,000-packet capture for both NICs.
+"""How long a user waits: `cora --help`, planning the NAT from a capture, and the planner on every shipped function.
 
-Each figure is the wall time of whole processes, medians of RUNS, interleaved. Cold: an empty cache folder, so the C
-compiler runs. Warm: the engine is found compiled. Ratios are to a Python process that does nothing.
+Each figure is a median of RUNS, measured here.
 
-    python benchmarks/planning.py [--runs 7]
+* Whole processes, interleaved: the NAT from a 10,000-packet capture for both NICs. Cold: an empty cache folder, so the
+  C compiler runs. Warm: the engine is found compiled. Ratios are to a Python process that does nothing.
+* The planner, in one process: every function, NIC and form of request (fewest cores at a rate, most throughput with
+  given cores), from a profile at hand. ``search``: until the optimum is proven; ``plan``: with bands, moves and
+  alternatives.
+
+    python benchmarks/planning.py [--runs 7] [--only-planner]
 """
 
 from __future__ import annotations
@@ -41,25 +46,58 @@ def timed(command: list[str], cache: Path) -> tuple[float, str]:
     return seconds, done.stdout
 
 
-def solver_seconds(names: list[str], cache: Path) -> dict[str, float]:
-    """Seconds in the solver for each shipped program and NIC."""
-    code = ("import sys, json, cora\nfound = {}\nfor name in sys.argv[2:]:\n"
-            "    program = cora.load(f'{sys.argv[1]}/{name}.nf')\n"
-            "    flags = [f'{program.ports[0].name}=10.0.0.0/24,2001:db8:1::/64']\n"
-            "    profile = cora.profile(program, f'{sys.argv[1]}/captures/office.pcap', port_map=flags)\n"
-            "    for nic in ('agilio-cx', 'bluefield2'):\n"
-            "        found[f'{name} on {nic}'] = cora.plan(program, profile, nic, cores=2).evidence.seconds\n"
-            "print(json.dumps(found))")
-    _, out = timed([sys.executable, "-c", code, str(ROOT / "examples"), *names], cache)
-    found: dict[str, float] = json.loads(out)
-    return found
+def planner_seconds(runs: int, cache: Path) -> list[dict[str, float | str]]:
+    """Per function, NIC and form: median seconds of the search and of the whole plan, and the gap that was proven."""
+    code = """
+import json, statistics, sys, time, cora
+folder, runs = sys.argv[1], int(sys.argv[2])
+found = []
+for name in ("nat", "firewall", "policer", "nat.ref", "firewall.ref", "policer.ref"):
+    program = cora.load(f"{folder}/{name}.nf")
+    port = program.ports[0].name
+    flags = [f"{port}=10.0.0.0/24,2001:db8:1::/64", f"{program.ports[1].name}=*"]
+    profile = cora.profile(program, f"{folder}/captures/office.pcap", port_map=flags, captured_at=port)
+    for nic in ("agilio-cx", "bluefield2"):
+        for form in ({"cores": 2}, {"rate": "10Mpps"}, {"rate": "25Gbps"}):
+            searched, whole = [], []
+            for _ in range(runs):
+                start = time.perf_counter()
+                plan = cora.plan(program, profile, nic, **form)
+                whole.append(time.perf_counter() - start)
+                searched.append(plan.evidence.seconds)
+            shown = " ".join(f"{k} {v}" for k, v in form.items())
+            found.append({"what": f"{name} on {nic}, {shown}", "search": statistics.median(searched),
+                          "plan": statistics.median(whole), "gap": plan.evidence.gap, "status": plan.evidence.status})
+print(json.dumps(found))
+"""
+    _, out = timed([sys.executable, "-c", code, str(ROOT / "examples"), str(runs)], cache)
+    rows: list[dict[str, float | str]] = json.loads(out)
+    return rows
+
+
+def print_planner(rows: list[dict[str, float | str]], runs: int) -> None:
+    """The planner's table: every case, then the typical and the worst one."""
+    print(f"\nplanning from a profile at hand: seconds, medians of {runs} (measured here)")
+    print(f"{'case':44} {'search':>8} {'plan':>8}  proven")
+    for row in rows:
+        gap = "no" if row["gap"] is None else f"{row['status']}, gap {100 * float(row['gap']):.3f} %"
+        print(f"{row['what']:44} {row['search']:8.4f} {row['plan']:8.4f}  {gap}")
+    for kind in ("search", "plan"):
+        values = [float(r[kind]) for r in rows]
+        print(f"{kind}: typical (median of cases) {statistics.median(values):.4f} s, worst {max(values):.4f} s")
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=7)
-    runs = parser.parse_args().runs
+    parser.add_argument("--only-planner", action="store_true")
+    asked = parser.parse_args()
+    runs: int = asked.runs
+    if asked.only_planner:
+        with tempfile.TemporaryDirectory() as folder:
+            print_planner(planner_seconds(runs, Path(folder)), runs)
+        return
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder, "t.pcap")
         warm = Path(folder, "warm")
@@ -82,10 +120,7 @@ def main() -> None:
         for name, values in seconds.items():
             median = statistics.median(values)
             print(f"{name:32} {median:7.3f}  ({min(values):.3f} to {max(values):.3f})  {median / base:6.1f}x")
-        print("\nseconds in the solver, all stages of one plan (measured here)")
-        for name, value in solver_seconds(["nat", "firewall", "policer", "nat.ref", "firewall.ref", "policer.ref"],
-                                          warm).items():
-            print(f"{name:32} {value:7.4f}")
+        print_planner(planner_seconds(runs, warm), runs)
 
 
 if __name__ == "__main__":
