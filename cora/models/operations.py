@@ -49,6 +49,7 @@ from cora.ir.nodes import (
     Lookup,
     Meta,
     Police,
+    Punt,
     Reject,
     Select,
     Store,
@@ -178,4 +179,6 @@ NODE_OPERATIONS: dict[type, Callable[[Any, int], dict[str, int]]] = {
     Drop: lambda n, b: {"word": 1},
     Reject: lambda n, b: {"icmp_error": 1},
     Hold: lambda n, b: {"word": 1},
+    # The values go into the header that travels along; the crossing itself is the target's to price.
+    Punt: lambda n, b: {"word": 2 + sum(words(v.type, b) for v in n.values)},
 }

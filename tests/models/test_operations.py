@@ -26,6 +26,8 @@ CASES: tuple[tuple[Instruction | Terminator, int, dict[str, int]], ...] = (
     # Two 16-bit words under the header checksum and the transport checksum.
     (nodes.Store("ipv4", "src", A, SPAN), 32, {"field_write": 1, "checksum": 4}),
     (nodes.Extract("ipv4", 0, True, False, (), SPAN), 32, {"header": 1, "branch": 1, "sum_word": 10}),
+    # Resume point and port, and an address and a long value on words of 32 bits.
+    (nodes.Punt("host", 0, (A, LONG), SPAN), 32, {"word": 5}),
     (nodes.Lookup("flows", "fwd", (A, LONG), ENTRY, "hit", "miss", SPAN), 32, {"word": 3, "branch": 1}),
 )
 
