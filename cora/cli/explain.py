@@ -23,7 +23,7 @@ def command(plan: str, state: str | None, nf: str | None, settings: tuple[str, .
     planned anew. With STATE all that is known about one state's place.
     """
     from cora.explain.why import as_json as data
-    from cora.explain.why import changes_text, more_text, why
+    from cora.explain.why import changes_text, kept_text, more_text, why
     from cora.plan.document import load_plan
     from cora.plan.render import explain, explained
 
@@ -39,12 +39,13 @@ def command(plan: str, state: str | None, nf: str | None, settings: tuple[str, .
             raise fail(Kind.BAD_FLAG, "the program alone answers nothing more", where="--program, --set",
                        hint="give the profile too: --profile FILE")
         if as_json:
-            print_json(data(found, None, None))
+            print_json(data(found))
             return
         click.echo(why(found), nl=False)
         note("what more of a resource or a change would bring: ask again with --profile FILE")
         return
     from cora.explain import changes, sensitivity
+    from cora.explain.kept import kept_at_owner, not_lent
     from cora.explain.questions import Questions
 
     questions = Questions(subject_of_plan(found, nf, settings, profile_file))
@@ -52,7 +53,8 @@ def command(plan: str, state: str | None, nf: str | None, settings: tuple[str, .
     with progress("plans", many + changes.count(questions), least=1) as tell:
         more = sensitivity.sensitivity(questions, tell)
         helpful = changes.changes_of(questions, lambda n: tell(many + n))
+    kept, never = kept_at_owner(questions.subject), not_lent(questions.subject)
     if as_json:
-        print_json(data(found, more, helpful))
+        print_json(data(found, more, helpful, kept, never))
         return
-    click.echo("\n".join([why(found), more_text(more), changes_text(helpful)]), nl=False)
+    click.echo("\n".join([why(found), more_text(more), kept_text(kept, never), changes_text(helpful)]), nl=False)

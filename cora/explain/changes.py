@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cora.analysis.accesses import accesses_of
+from cora.explain.kept import Kept, as_if_lent, kept_at_owner
 from cora.explain.questions import SAME, Gain, Questions
-from cora.explain.variants import variants_of
+from cora.explain.variants import until_lent, variants_of
 from cora.models.target import Refusal
 from cora.models.variation import varied
 from cora.plan.document import RefusedAt, Source
@@ -15,6 +16,9 @@ from cora.plan.sources import source_of
 
 # Sets of obstacles that are planned without, the smallest first.
 _SETS = 8
+# Reasons that keep packets at an owner and are planned without, and the least share of packets that is worth it.
+_KEPT = 4
+_FEW = 0.002
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,13 @@ def changes_of(questions: Questions, tell: Callable[[int], None] | None = None) 
 def count(questions: Questions) -> int:
     """How many changes `changes_of` tries."""
     subject = questions.subject
-    return len(variants_of(subject.program, subject.profile)) + len(_sets(questions))
+    return (len(variants_of(subject.program, subject.profile)) + len(_sets(questions)) + len(_worth(questions))
+            + len(until_lent(subject.program, subject.profile, subject.target)))
+
+
+def _worth(questions: Questions) -> list[Kept]:
+    """Reasons that keep packets at an owner, those that are worth a plan of their own."""
+    return [k for k in kept_at_owner(questions.subject) if k.share >= _FEW and k.like is not None][:_KEPT]
 
 
 def _saved(gain: Gain) -> int:
@@ -69,9 +79,16 @@ def _saved(gain: Gain) -> int:
 
 def _tried(questions: Questions) -> Iterator[Change]:
     subject = questions.subject
-    for v in variants_of(subject.program, subject.profile):
+    for v in (*variants_of(subject.program, subject.profile),
+              *until_lent(subject.program, subject.profile, subject.target)):
         gain = questions.gain(program=v.program, profile=v.profile)
         yield Change(f"declare {v.state.name} with {v.change}", v.price, (), source_of(v.state.span), None, False, gain)
+    for kept in _worth(questions):
+        as_if = as_if_lent(subject.profile, kept)
+        reason = RefusedAt(kept.component, kept.near, kept.reason, source_of(kept.span))
+        if as_if is not None:
+            yield Change(f"let these packets find an entry of {kept.component} that is lent to {kept.near}", "",
+                         (reason,), reason.source, kept.share, True, questions.gain(profile=as_if))
     for obstacles, share in _sets(questions):
         refused = {(r.place, r.reason) for r in obstacles}
         target = varied(subject.target, lifted=_in(refused))

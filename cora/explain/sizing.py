@@ -46,6 +46,7 @@ class Exhaustion:
         full_after: seconds from empty to full; None: never.
         timeout, fitting_timeout: the longest declared, and the longest that fits where the declared one does not.
         cut_share: share of entries that pause for longer than the fitting one, at most; None where nothing is to say.
+        tried: other time-outs on this traffic, counted: (seconds, peak entries, share of entries cut short).
         bound: what is not counted was taken as the most it can be.
     """
 
@@ -66,6 +67,7 @@ class Exhaustion:
     timeout: float | None
     fitting_timeout: float | None
     cut_share: float | None
+    tried: tuple[tuple[float, int, float], ...]
     bound: bool
     source: Source
 
@@ -116,10 +118,11 @@ def _table(program: Program, profile: Profile, state: MapState | MeterState | Fr
     needed = None if steady is None else steady + (burst - arrivals) * profile.window_ns / _SECOND
     full = room / arrivals if arrivals and (steady is None or steady > room) else None
     fits = None if full is None or longest is None else max(0.0, room / arrivals - life)
+    cut = None if fits is None else longer_than(use.pauses_ns, fits * _SECOND)
+    tried = tuple((t.timeout_ns / _SECOND, t.peak, t.cut / max(made, 1)) for t in use.timeouts)
     return Exhaustion(
         state.name, STATE_KINDS[type(state)], capacity_of(state), room, use.entries_peak, use.inserts[1],
-        course(use.window_peaks), arrivals, burst, stay, least, steady, needed, full, longest, fits,
-        None if fits is None else longer_than(use.pauses_ns, fits * _SECOND),
+        course(use.window_peaks), arrivals, burst, stay, least, steady, needed, full, longest, fits, cut, tried,
         isinstance(state, FragmentState), source_of(state.span))
 
 
@@ -135,7 +138,7 @@ def _pool(state: PoolState, drawing: Sequence[Exhaustion]) -> Exhaustion | None:
     together = tuple(sum(t.course[i] for t in drawing if i < len(t.course)) for i in range(many))
     return Exhaustion(state.name, "pool", state.size, state.size, sum(t.peak for t in drawing),
                       sum(t.refused for t in drawing), together, arrivals, sum(t.arrivals_p99 for t in drawing), None,
-                      least, steady, needed, full, None, None, None, False, source_of(state.span))
+                      least, steady, needed, full, None, None, None, (), False, source_of(state.span))
 
 
 def _total(values: Sequence[float | None]) -> float | None:
@@ -197,6 +200,10 @@ def sizing(rows: Sequence[Exhaustion], profile: Profile, rate: float) -> str:
              "", f"At {mpps(rate)} (predicted: the same mix of packets from more flows)",
              *columns(("state", "new a second", "P99 window", "an entry stays", "at once", "full after", "enough"),
                       [_row(r) for r in rows])]
+    tried = [(r.name, seconds(t), f"{peak:,}", percent(cut)) for r in rows for t, peak, cut in r.tried]
+    if tried:
+        lines += ["", "Other time-outs on this traffic (counted)",
+                  *columns(("state", "time-out", "peak", "entries cut short"), tried)]
     for r in rows:
         for told, where in advice(r):
             lines += ["", told, f"  {where}"]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from cora.analysis.profile import PathUse, Profile
+from cora.analysis.sharding import sharding_of
 from cora.ir.hashing import program_hash
 from cora.ir.nodes import (
     Block,
@@ -18,6 +19,7 @@ from cora.ir.nodes import (
     TrackFragment,
     successors,
 )
+from cora.models.target import Refusal, Target
 
 # Room above the traffic's peak that a smaller capacity leaves.
 RESERVE = 1.25
@@ -49,6 +51,61 @@ def variants_of(program: Program, profile: Profile) -> list[Variant]:
     return found
 
 
+def until_lent(program: Program, profile: Profile, target: Target) -> list[Variant]:
+    """Declarations loosened by just what a place demands before it takes lent entries of a component.
+
+    Only sets of more than one attribute: the others are among `variants_of`.
+    """
+    found: list[Variant] = []
+    for sharding in sharding_of(program).values():
+        if not sharding.splittable:
+            continue
+        for near in range(len(target.places) - 1):
+            made = _loosened_for(program, sharding.states, target, near)
+            if made is not None and len(made[1]) > 1:
+                changed, changes = made
+                table = next(s for s in map(program.state, sharding.states) if isinstance(s, MapState | MeterState))
+                found.append(Variant(table, " and ".join(changes), "packets may overtake each other and time-outs are "
+                                     "coarser", changed, _relabelled(profile, changed)))
+    return found
+
+
+def _loosened_for(program: Program, states: tuple[str, ...], target: Target,
+                  near: int) -> tuple[Program, list[str]] | None:
+    """The program with which a place lends a component, and what was changed; None: no attribute makes it lend."""
+    owner = len(target.places) - 1
+    changes: list[str] = []
+    for change, attributes in _DEMANDED:
+        if not isinstance(target.lends(program, [program.state(s) for s in states], near, owner), Refusal):
+            break
+        other = replace(program, states=tuple(
+            _with(s, attributes) if s.name in states else s for s in program.states))
+        if other != program:
+            program = other
+            changes.append(change)
+    lent = target.lends(program, [program.state(s) for s in states], near, owner)
+    return None if isinstance(lent, Refusal) else (program, changes)
+
+
+# What places ask for before they lend, in the order in which it costs meaning.
+_DEMANDED: tuple[tuple[str, dict[str, object]], ...] = (
+    ("`order weak;`", {"strict_order": False}), ("`slack 1s`", {"slack": SLACK}),
+    ("`slack 10s`", {"slack": 10 * SLACK}), ("`approx;`", {"exact": False}))
+
+
+def _with(state: State, attributes: dict[str, object]) -> State:
+    if not isinstance(state, MapState | MeterState):
+        return state
+    if "slack" in attributes and (state.slack >= attributes["slack"] or not _ages(state)):  # type: ignore[operator]
+        return state
+    changed: State = replace(state, **attributes)  # type: ignore[arg-type]  # fields that both kinds have
+    return changed
+
+
+def _ages(state: MapState | MeterState) -> bool:
+    return bool(state.timeouts) if isinstance(state, MapState) else state.timeout > 0
+
+
 def _relabelled(profile: Profile, program: Program) -> Profile:
     return replace(profile, program_hash=program_hash(program))
 
@@ -68,12 +125,11 @@ def _loosened(state: State, profile: Profile) -> list[tuple[str, str, State]]:
 
 
 def _attributes(state: MapState | MeterState) -> list[tuple[str, str, State]]:
-    ages = bool(state.timeouts) if isinstance(state, MapState) else state.timeout > 0
     rows: list[tuple[bool, str, str, State]] = [
         (state.strict_order, "`order weak;`", "packets of a flow may overtake each other while its entry moves",
          replace(state, strict_order=False)),
         (state.exact, "`approx;`", "an approximate table may stand in", replace(state, exact=False)),
-        (ages and state.slack == 0, "`slack 1s`", "entries may go a second late", replace(state, slack=SLACK)),
+        (_ages(state) and state.slack == 0, "`slack 1s`", "entries may go a second late", replace(state, slack=SLACK)),
         (not state.per_shard, "`per_shard;`", "capacity and pools are divided between shards",
          replace(state, per_shard=True)),
         (state.full == "evict_lru", "`full reject;`", "new entries are refused while the table is full",

@@ -7,12 +7,14 @@ from dataclasses import asdict
 from typing import Any
 
 from cora.explain.changes import Change, Changes
+from cora.explain.kept import Kept, NotLent
 from cora.explain.questions import Gain, told
 from cora.explain.sensitivity import More
 from cora.plan.costs import User, class_name, shares_of_classes, users
-from cora.plan.document import Plan, ResourceUse, plain
+from cora.plan.document import Plan, ResourceUse, Source, plain
 from cora.plan.quantities import available, mpps, used
 from cora.plan.render import columns, headline, percent, reasons
+from cora.plan.sources import source_of
 
 # Users of a resource, and path classes, told before the rest is only added up.
 _USERS = 8
@@ -105,11 +107,12 @@ def user_name(user: User) -> str:
 
 
 def _where(user: User) -> str:
-    if user.source is None:
-        return ""
-    text = user.source.text
-    shown = text if len(text) <= _TEXT else text[:_TEXT - 1] + "…"
-    return f"{user.source.file}:{user.source.line}: {shown}".rstrip(": ")
+    return "" if user.source is None else _shown(user.source)
+
+
+def _shown(source: Source) -> str:
+    text = source.text if len(source.text) <= _TEXT else source.text[:_TEXT - 1] + "…"
+    return f"{source.file}:{source.line}: {text}".rstrip(": ")
 
 
 def gain_text(gain: Gain) -> str:
@@ -127,17 +130,30 @@ def gain_text(gain: Gain) -> str:
 
 
 def _signed(ratio: float) -> str:
-    return f"{100 * (ratio - 1):+.1f} %"
+    share = round(100 * (ratio - 1), 1) or 0.0  # no minus before a zero
+    return f"{share:+.1f} %"
 
 
 def more_text(rows: Sequence[More]) -> str:
     """What one more unit of each resource would buy."""
     useful = [m for m in rows if not m.gain.nothing]
     lines = columns(("more", "at", "brings"), [(m.what, m.place, gain_text(m.gain)) for m in useful])
-    idle = [m.what for m in rows if m.gain.nothing]
+    idle = [f"{m.what} at {m.place}" for m in rows if m.gain.nothing]
     lines = lines if useful else ["  nothing that was asked about brings more"]
     return "\n".join(["What more of a resource would buy (each planned anew; predicted)", *lines,
                       *([f"  nothing by: {'; '.join(idle)}"] if idle else [])]) + "\n"
+
+
+def kept_text(kept: Sequence[Kept], never: Sequence[NotLent]) -> str:
+    """What keeps packets from entries that are lent nearer to the wire."""
+    lines = ["What keeps packets at a state's owner (counted)"]
+    for k in kept:
+        lines.append(f"  {percent(k.share)} of the packets need {k.component} at its owner although its entries can be "
+                     f"lent to {k.near}: {k.reason}")
+        lines.append(f"    {_shown(source_of(k.span))}")
+    for n in never:
+        lines += [f"  nothing of {n.component} is lent to {n.near}: {n.reason}", f"    {_shown(source_of(n.span))}"]
+    return "\n".join(lines if len(lines) > 1 else [*lines, "  nothing"]) + "\n"
 
 
 def changes_text(changes: Changes) -> str:
@@ -163,7 +179,14 @@ def _details(change: Change) -> list[str]:
     return lines
 
 
-def as_json(plan: Plan, more: Sequence[More] | None, changes: Changes | None) -> dict[str, Any]:
+def _data(row: Kept | NotLent) -> dict[str, Any]:
+    found = asdict(row)
+    del found["span"]
+    return {**found, "source": plain(source_of(row.span))}
+
+
+def as_json(plan: Plan, more: Sequence[More] | None = None, changes: Changes | None = None,
+            kept: Sequence[Kept] | None = None, never: Sequence[NotLent] | None = None) -> dict[str, Any]:
     """All that `cora explain` says, as JSON's types; null for what needs the plan's inputs and was not asked."""
     return {
         "binding": plan.binding,
@@ -173,6 +196,8 @@ def as_json(plan: Plan, more: Sequence[More] | None, changes: Changes | None) ->
         "states": [plain(s) for s in plan.states],
         "more": None if more is None else [
             {"what": m.what, "resource": m.resource, "place": m.place, "gain": told(m.gain)} for m in more],
+        "kept_at_owner": None if kept is None else [_data(k) for k in kept],
+        "not_lent": None if never is None else [_data(n) for n in never],
         "changes": None if changes is None else {
             "tried": changes.tried,
             "helpful": [{"change": c.change, "price": c.price, "obstacles": [plain(o) for o in c.obstacles],

@@ -360,7 +360,7 @@ def helpful(plan: Plan, more: Sequence[More] | None, changes: Changes | None) ->
     if more is None or changes is None:
         return None
     useful = [(m.what, m.place, gain_text(m.gain)) for m in more if not m.gain.nothing]
-    idle = [m.what for m in more if m.gain.nothing]
+    idle = [f"{m.what} at {m.place}" for m in more if m.gain.nothing]
     bought = table(("more", "at", "brings (predicted)"), useful, "More of a resource") if useful else \
         tag("p", "More of no resource brings anything.")
     listed = tag("ul", [_change(c, plan) for c in changes.helpful], class_="reasons") if changes.helpful else \

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from planning_fakes import nat_like, nat_profile
 
-from cora.analysis.profile import Profile, StateUse
+from cora.analysis.profile import Profile, StateUse, TimeoutUse
 from cora.explain.sizing import course, longer_than, mean_of, seconds, sizes, sizing
 from cora.ir.nodes import FragmentState, MapState, MeterState, Program, Timeout
 from cora.ir.span import Span
@@ -84,13 +84,16 @@ def test_a_burst_and_a_reserve_are_added() -> None:
 def test_several_timeouts_give_a_range() -> None:
     program = table(500, 1.0, 100.0)
     use = StateUse("map", inserts=(100, 0), pauses_ns=(1, 10**8, 3 * SECOND, 70 * SECOND), window_inserts=(10,) * 10)
+    use = replace(use, timeouts=(TimeoutUse(2 * SECOND, 40, 10), TimeoutUse(70 * SECOND, 90, 0)))
     row = sizes(program, profiled(program, use, 1000), 100.0)[0]
+    assert row.tried == ((2.0, 40, 0.1), (70.0, 90, 0.0))
     assert row.steady_least == pytest.approx(10) and row.steady == pytest.approx(1000)
     assert row.fills and not row.surely and row.fitting_timeout == pytest.approx(50)
     assert row.cut_share == pytest.approx(0.1)  # nine of ten never pause for 50 s
     text = sizing((row,), profiled(program, use, 1000), 100.0)
     assert "conns may get full 50 s after it was empty" in text and "cuts at most 10.0 % of the entries short" in text
     assert "10 - 1,000" in text and "case.nf:3:1" in text
+    assert "conns  2 s       40    10.0 %" in text and "conns  70 s      90    0.0 %" in text
 
 
 def test_entries_that_never_expire_only_grow() -> None:
