@@ -100,11 +100,15 @@ class BluefieldTarget(Target):
     def operation_names(self, place: int) -> tuple[str, ...]:
         """Operations that a place has; of the switch's look-ups those whose rate is measured."""
         if place == SWITCH:
-            return tuple(f"lookup_{thousands}" for thousands, _ in LOOKUPS)
+            return (*(f"lookup_{thousands}" for thousands, _ in LOOKUPS),
+                    *(f"update_{thousands}" for thousands, _ in UPDATES), *(f"insert_{t}" for t in (16, 56, 100)))
         return self._arm.operation_names()
 
     def operations(self, place: int, counts: Operations) -> Demand:
-        """Price of operations at a place; the switch has ``lookup_N`` for a look-up in a table of N thousand rules.
+        """Price of operations at a place.
+
+        The switch has ``lookup_N`` for a look-up in a table of N thousand rules, and, by one x86 core, ``update_N`` for
+        a rule deleted and another inserted beside so many, ``insert_N`` for each of so many put into an empty table.
 
         Raises:
             KeyError: an operation the place does not have.
@@ -113,7 +117,21 @@ class BluefieldTarget(Target):
             return {CORES: self._arm.price(counts)}
         if place == HOST:
             return self._host.operations(counts)
-        return {PIPELINE: sum(n * self._lookup_ns(_rules_in(name)) for name, n in counts.items())}
+        return total((n, self._switch_operation(name)) for name, n in counts.items())
+
+    def _switch_operation(self, operation: str) -> Demand:
+        name, _, thousands = operation.partition("_")
+        if not thousands.isdigit() or int(thousands) == 0:
+            raise KeyError(operation)
+        rules = 1000 * int(thousands)
+        match name:
+            case "lookup":
+                return {PIPELINE: self._lookup_ns(rules)}
+            case "update":
+                return {RULE_UPDATES: 1e9 / self.update_rate(rules)}
+            case "insert":
+                return {RULE_UPDATES: self.model["insert_setup"] * 1e6 / rules + 1e6 / self.model["insert_core"]}
+        raise KeyError(operation)
 
     def lookup_rate(self, rules: float) -> float:
         """Look-ups a second in a table of so many rules, linear in the logarithm of rules and rate between points."""
@@ -264,13 +282,6 @@ class BluefieldTarget(Target):
         if from_place == to_place:
             return 0.0
         return self.model["switch_arm_ns" if SWITCH in (from_place, to_place) else "arm_host_ns"]
-
-
-def _rules_in(operation: str) -> float:
-    name, _, thousands = operation.partition("_")
-    if name != "lookup" or not thousands.isdigit():
-        raise KeyError(operation)
-    return 1000.0 * int(thousands)
 
 
 def target(instance: str | None = None) -> Target:

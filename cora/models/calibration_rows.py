@@ -3,7 +3,8 @@
 A row is a micro-program as counts of operations and table accesses, the set-up it ran in, and the published figure. It
 is priced by the same code as programs are. Fields of a ``[[row]]``:
 
-    name, group, published, unit ("Mpps" or "Gb/s"), source, place: required
+    name, group, published, unit, source, place: required. Units are "Mpps", "Gb/s" on the line, and "k/s": how often a
+        second (in thousands) the operations can be done by themselves, without packets
     nic: the card, where a file has rows of several
     frame: frame length in bytes without FCS, 60 by default; cores: host cores, 1 by default
     operations: counts per packet (`cora nics NAME --operations` lists them)
@@ -28,7 +29,8 @@ from cora.errors import CoraError, Kind, fail
 from cora.models import registry
 from cora.models.parameters import read_toml
 
-UNITS = ("Mpps", "Gb/s")
+# Packets, bits on the line, or operations of one kind.
+UNITS = ("Mpps", "Gb/s", "k/s")
 _REQUIRED = {"name": str, "group": str, "published": (int, float), "unit": str, "source": str, "place": str}
 _OPTIONAL = {"nic": str, "frame": (int, float), "cores": int, "operations": dict, "accesses": list, "instance": str,
              "values": dict, "base": bool, "fitted": bool, "insertions": (int, float), "root": bool,
@@ -109,7 +111,7 @@ def _row(number: int, row: Any, path: Path) -> CalibrationRow:
         if not isinstance(value, known[key]):  # type: ignore[arg-type]
             raise wrong(f"has a {key} of the wrong type: {value!r}")
     if row["unit"] not in UNITS or row["published"] <= 0:
-        raise wrong(f"needs a unit of {' or '.join(UNITS)} and a published figure above 0")
+        raise wrong(f"needs a unit of {', '.join(UNITS[:-1])} or {UNITS[-1]} and a published figure above 0")
     for key in ("operations", "values"):
         if not all(isinstance(n, int | float) for n in row.get(key, {}).values()):
             raise wrong(f"has a number missing in {key}")

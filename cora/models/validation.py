@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -107,8 +108,9 @@ def _demands(target: Target, row: CalibrationRow) -> Iterable[Demand]:
         raise KeyError(f"place {row.place}")
     if not isinstance(target, Priced):
         raise KeyError("operations")
-    yield target.wire(row.frame)
-    if row.base:
+    if row.unit != "k/s":
+        yield target.wire(row.frame)
+    if row.base and row.unit != "k/s":
         yield target.per_packet(place)
     yield target.operations(place, row.operations)
     for access in row.accesses:
@@ -177,14 +179,16 @@ def _validated(target: Target, row: CalibrationRow, count: int, seed: int, path:
 
 
 def wire_limit(target: Target, row: CalibrationRow) -> float:
-    """What the ports alone let through of a row's frames, in the row's unit."""
+    """What the ports alone let through of a row's frames, in the row's unit; infinite where it is not about frames."""
+    if row.unit == "k/s":
+        return math.inf
     rates = {r.name: r.rate for r in target.resources(row.frame)}
     return _in_unit(target, row, min(rates[name] / n for name, n in target.wire(row.frame).items() if n > 0))
 
 
 def _in_unit(target: Target, row: CalibrationRow, rate: float) -> float:
-    if row.unit == "Mpps":
-        return rate / 1e6
+    if row.unit in ("Mpps", "k/s"):
+        return rate / (1e6 if row.unit == "Mpps" else 1e3)
     # Frames with preamble, FCS and gap, as line rates are counted.
     return rate * 8 * (row.frame + target.model["frame_overhead"]) / 1e9
 

@@ -115,3 +115,14 @@ def test_values_of_the_rule_that_matched_select_counters() -> None:
     loaded = nodes.LoadEntry(B, entry, "allow", SPAN)
     made = block(loaded, nodes.Count("hits", B, None, SPAN))
     assert TARGET.block(program(rules, hits, blocks=(made,)), made, 0) == {}
+
+
+def test_rules_of_an_empty_table_cost_its_setting_up() -> None:
+    """14 ms and 1/450 ms each: 16 k rules at 323 k/s, the first 350 at 24 k/s, 1 M at 447 k/s."""
+    rates = [1e6 / TARGET.operations(0, {f"insert_{k}": 1.0})["rule-updates"] for k in (16, 1000)]
+    assert rates == pytest.approx([16 / (14 + 16 / 0.45) * 1000, 1000 / (14 + 1000 / 0.45) * 1000])
+    changed = TARGET.operations(0, {"update_1000": 2.0})
+    assert changed == {"rule-updates": pytest.approx(2 * 1e9 / 265e3)}
+    for unknown in ("insert_0", "insert", "remove_10", "lookup_many"):
+        with pytest.raises(KeyError):
+            TARGET.operations(0, {unknown: 1.0})

@@ -86,7 +86,8 @@ BLOCKS = (
 # Items that only calibration rows name.
 MICRO = ("rx", "tx", "compute", "crc", "rule", "rule_many", "probe", "probe_many", "base_many", "counter_many",
          "avg_counter", "avg_counter_many", "ftp_mapper", "ftp_mapper_many", "webgen", "webgen_many", "encap",
-         "encap_many", "line_read", "lookup_10", "lookup_30", "lookup_40", "lookup_100", "lookup_1000", "lookup_2000")
+         "encap_many", "line_read", "lookup_10", "lookup_30", "lookup_40", "lookup_100", "lookup_1000", "lookup_2000",
+         "insert_16")
 
 
 TEMPLATE = RuleTemplate("flows", (), (), Anchor("flows", "flows", "fwd", "here", ("wire",), (), SPAN), (), (), (), (),

@@ -33,7 +33,7 @@ def test_operations_of_the_translation_table_exist() -> None:
     table = PAGE[PAGE.index("| measured program |"):PAGE.index("## Your host")]
     known = {name for nic in registry.names() for prices in priced_operations(registry.get(nic)).values()
              for name in prices}
-    known |= {"lookup", "store", "count", "lookup_N", "_many"}
+    known |= {"lookup", "store", "count", "lookup_N", "update_N", "insert_N", "_many"}
     parameters = {"instance", "base"}
     named = set(re.findall(r"`([a-z_N]+)`", table)) - parameters
     assert named and named <= known
