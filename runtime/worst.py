@@ -18,10 +18,12 @@ from cora.engine.results import Options
 from cora.frontends.traffic.writer import PcapWriter
 from cora.ir.nodes import Drop, Forward, Insert, Lookup, Police, Program, Reject
 from cora.models.parameters import samples
-from cora.partition.instance import Instance, Vector
+from cora.partition.instance import Instance
 from cora.partition.placement import Placement
+from cora.partition.problem import Vector
 from cora.partition.uncertainty import band
-from cora.partition.ways import Steps, Traffic, port_of
+from cora.partition.walks import Steps
+from cora.partition.ways import Traffic, port_of
 from cora.partition.worst import Costs, all_entries, mixed, ranked
 from cora.testing.floods import FRAGMENT, Field, Flood, Floods, PathKey, Witnesses, mac_of
 from cora.testing.frames import NAMES, Spec, build

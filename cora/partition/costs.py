@@ -13,13 +13,14 @@ from dataclasses import dataclass
 
 from cora.analysis.accesses import accesses_of
 from cora.analysis.demand import expiries_per_packet
-from cora.analysis.prefixes import Edge, Node, Piece
+from cora.analysis.prefixes import Edge, Node, lent_name, state_of
 from cora.analysis.profile import PathUse
-from cora.ir.nodes import Block, Forward, Jump, Reject, successors
+from cora.ir.nodes import Block, Forward, Jump, Reject
 from cora.ir.span import Span
 from cora.models.target import Refusal
-from cora.partition.instance import Instance
-from cora.partition.placement import Placement
+from cora.partition.instance import rules_of
+from cora.partition.placement import Placement, Spot
+from cora.partition.walks import Walk, Walks
 from cora.plan.document import LATENCY, Cost, PathClass, Source, Spending
 from cora.plan.sources import source_of, verdict_of
 
@@ -42,9 +43,9 @@ class _Item:
     amounts: Amounts
 
 
-def costs_of(instance: Instance, placement: Placement, classes: Sequence[PathClass]) -> tuple[Cost, ...]:
+def costs_of(placement: Placement, classes: Sequence[PathClass]) -> tuple[Cost, ...]:
     """The costs of a placement's packets; ``classes`` are the plan's, which the rows refer to by number."""
-    return _Account(instance, placement).costs(classes)
+    return _Account(placement).costs(classes)
 
 
 def _add(into: dict[str, float], amounts: Amounts, times: float) -> None:
@@ -54,14 +55,15 @@ def _add(into: dict[str, float], amounts: Amounts, times: float) -> None:
 
 
 class _Account:
-    def __init__(self, instance: Instance, placement: Placement) -> None:
+    def __init__(self, placement: Placement) -> None:
+        instance = placement.instance
         self.instance, self.placement = instance, placement
         self.program, self.profile, self.target = instance.program, instance.profile, instance.target
         self.frame = self.profile.mean_frame
         self.graph = instance.graph
-        self.places = placement.nodes
-        self.edges = {(e.source, e.outcome): e for e in self.graph.edges}
-        self.blocks: dict[tuple[str, int, int], list[_Item]] = {}
+        self.places, self.virtual = placement.nodes, placement.assignment.places
+        self.walks = Walks(instance)
+        self.blocks: dict[tuple[int, int], list[_Item]] = {}
         self.sources: dict[Span, Source] = {}
 
     def costs(self, classes: Sequence[PathClass]) -> tuple[Cost, ...]:
@@ -69,13 +71,11 @@ class _Account:
         packets: dict[int, int] = defaultdict(int)
         spent: dict[int, dict[_Spot, dict[str, float]]] = defaultdict(dict)
         for path in self.profile.paths:
-            if not path.packets:
-                continue
-            walk = list(self.walk(path))
-            here = number[self.class_of(walk[-1][0])]
-            packets[here] += path.packets
-            for item in self.items(walk):
-                _add(spent[here].setdefault(item.spot, {}), item.amounts, path.packets)
+            for count, walk in self.walks.of(path):
+                here = number[self.class_of(walk[-1][0])]
+                packets[here] += count
+                for item in self.items(path, walk):
+                    _add(spent[here].setdefault(item.spot, {}), item.amounts, count)
         rows = [_row(i, spot, {n: a / packets[i] for n, a in amounts.items()})
                 for i in sorted(spent) for spot, amounts in spent[i].items()]
         rows += [_row(None, i.spot, i.amounts) for i in self.beside()]
@@ -88,26 +88,28 @@ class _Account:
     def name(self, place: int) -> str:
         return self.target.places[place].name
 
-    def walk(self, path: PathUse) -> Iterator[tuple[int, Edge | None]]:
-        """The nodes a path takes, each with the edge it came by."""
-        at, edge = 0, None
-        outcomes = iter(path.outcomes)
-        while True:
-            yield at, edge
-            piece = self.graph.nodes[at].piece
-            if piece.last and not successors(piece.block.terminator):
-                return
-            edge = self.edges[at, next(outcomes) if piece.last else "next"]
-            at = edge.target
-
-    def items(self, walk: Sequence[tuple[int, Edge | None]]) -> Iterator[_Item]:
+    def items(self, path: PathUse, walk: Walk) -> Iterator[_Item]:
         first, last = walk[0][0], walk[-1][0]
         yield self.arrival(self.places[first])
+        served = self.graph.nodes[last].lent
+        yield from self.rule(path, served)
         for at, edge in walk:
-            if edge is not None and self.places[at] > self.places[edge.source]:
-                yield self.hand_over(self.places[edge.source], self.places[at], edge.live_bytes)
-            yield from self.code(self.graph.nodes[at].piece, self.places[at])
+            if edge is not None and self.virtual[at] > self.virtual[edge.source]:
+                yield self.hand_over(edge)
+            yield from self.code(at)
         yield from self.departure(self.graph.nodes[last], self.places[last])
+
+    def rule(self, path: PathUse, served: bool) -> Iterator[_Item]:
+        """The rules of decided flows: those of the path where it is served by one, else the look-up that finds none."""
+        split = self.instance.variant.split
+        cheapest = self.instance.cheapest_rule
+        if split is None or split.mode != "restart" or cheapest is None:
+            return
+        template = split.templates[path.id if served else cheapest]
+        answer = self.target.rule(self.program, template, split.near, rules_of(self.program, self.target, split))
+        assert not isinstance(answer, Refusal), "the plan was checked"
+        name = self.placement.instance.program.state(split.lends[0].anchored)
+        yield _Item(_Spot("access", name.name, self.name(split.near), self.source(name.span)), answer)
 
     def beside(self) -> Iterator[_Item]:
         """What is charged to all packets alike."""
@@ -115,9 +117,25 @@ class _Account:
         for state in self.program.states:
             dying = expiries_per_packet(self.program, self.profile, state)
             if dying:
-                home = self.placement.states[state.name][0]
-                amounts = {n: dying * a for n, a in self.access(state.name, "delete").items()}
+                spot = self.placement.states[state.name]
+                home = spot[0]
+                amounts = {n: dying * a for n, a in self.access(state.name, "delete", spot).items()}
                 yield _Item(_Spot("ageing", state.name, self.name(home), self.source(state.span)), amounts)
+        yield from self.lending()
+
+    def lending(self) -> Iterator[_Item]:
+        """Entries lent, and taken back early because a packet needs them."""
+        split = self.instance.variant.split
+        for lend in () if split is None else split.lends:
+            assert split is not None
+            tier = self.placement.states[lent_name(lend.anchored)][1]
+            states = [self.program.state(s) for s in lend.states]
+            span = self.program.state(lend.anchored).span
+            for often, ask in ((lend.installs, self.target.install), (lend.recalls, self.target.recall)):
+                answer = ask(self.program, states, split.near, split.owner, tier, lend.capacity)
+                assert not isinstance(answer, Refusal), "the plan was checked"
+                yield _Item(_Spot("lending", lend.anchored, self.name(split.near), self.source(span)),
+                            {n: often * a for n, a in answer.items()})
 
     # Movements.
 
@@ -132,9 +150,12 @@ class _Account:
         self.travel(total, len(self.target.places) - 1, place, share, 0)
         return _Item(_Spot("arrival", "", self.name(place), None), total)
 
-    def hand_over(self, start: int, stop: int, live_bytes: int) -> _Item:
+    def hand_over(self, edge: Edge) -> _Item:
         total: dict[str, float] = {}
-        self.travel(total, start, stop, 1.0, live_bytes)
+        physical = self.instance.problem.physical
+        start, stop = self.places[edge.source], self.places[edge.target]
+        for step in range(self.virtual[edge.source], self.virtual[edge.target]):
+            self.travel(total, physical[step], physical[step + 1], 1.0, edge.live_bytes)
         self.visit(total, stop)
         return _Item(_Spot("hand-over", self.name(start), self.name(stop), None), total)
 
@@ -162,10 +183,13 @@ class _Account:
 
     # What lines of the program do.
 
-    def code(self, piece: Piece, place: int) -> list[_Item]:
-        key = (piece.label, piece.part, place)
+    def code(self, number: int) -> list[_Item]:
+        key = (number, self.places[number])
         if key not in self.blocks:
-            self.blocks[key] = [*self.instructions(piece.block, place), *self.accesses(piece.block, place)]
+            node, place = self.graph.nodes[number], self.places[number]
+            split = self.instance.variant.split
+            ruled = node.lent and split is not None and split.mode == "restart"
+            self.blocks[key] = [] if ruled else [*self.instructions(node.piece.block, place), *self.accesses(number)]
         return self.blocks[key]
 
     def instructions(self, block: Block, place: int) -> Iterator[_Item]:
@@ -189,16 +213,19 @@ class _Account:
         answer = self.target.block(self.program, block, place)
         return {} if isinstance(answer, Refusal) else answer
 
-    def accesses(self, block: Block, place: int) -> Iterator[_Item]:
-        name = self.name(place)
-        for node in (*block.instructions, block.terminator):
-            for state, kind in accesses_of(self.program, node):
-                yield _Item(_Spot("access", state, name, self.source(node.span)), self.access(state, kind))
+    def accesses(self, number: int) -> Iterator[_Item]:
+        """A node's accesses, each at its line; what is lent is told under the state's own name."""
+        node = self.graph.nodes[number]
+        name = self.name(self.places[number])
+        block = node.piece.block
+        spans = [n.span for n in (*block.instructions, block.terminator) for _ in accesses_of(self.program, n)]
+        for (table, kind), span in zip(node.accesses, spans, strict=True):
+            spot = self.placement.spot_of(table, number)
+            yield _Item(_Spot("access", state_of(table), name, self.source(span)), self.access(table, kind, spot))
 
-    def access(self, state: str, kind: str) -> Amounts:
-        place, tier = self.placement.states[state]
-        answer = self.target.access(self.program, self.program.state(state), kind, place, tier,
-                                    self.instance.rates[state])
+    def access(self, table: str, kind: str, spot: Spot) -> Amounts:
+        state = self.program.state(state_of(table))
+        answer = self.target.access(self.program, state, kind, *spot, self.instance.rates[table])
         assert not isinstance(answer, Refusal), "the plan was checked"
         return answer
 

@@ -1,193 +1,251 @@
-"""A placement problem in numbers: what each node, state and crossing would use at each place of a target.
+"""A placement problem of a program: what each node, state and crossing would use at each place of a target.
 
-Vectors run over the target's resources in order, in units per packet of the profile, and end with one more column, the
-unloaded latency in nanoseconds per packet. Everything is linear in the placement: the mean demand of a packet is a sum
-of rows.
+Everything is linear in the placement: the mean demand of a packet is a sum of rows (`cora.partition.prices`). An
+`Instance` is one variant of the plan, with every node of its prefix graph as a unit of code of its own.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cora.analysis.accesses import AccessRates, accesses_of
-from cora.analysis.demand import check_profile, expiries_per_packet, rates_of
-from cora.analysis.prefixes import Edge, Node, Piece, PrefixGraph, expand
+from cora.analysis.accesses import Access, AccessRates, components_of
+from cora.analysis.demand import check_profile, expiries_per_packet
+from cora.analysis.prefixes import Edge, Node, PrefixGraph, expand, lent_name
 from cora.analysis.profile import Profile
-from cora.errors import Kind, fail
-from cora.ir.nodes import Forward, FragmentState, MapState, MeterState, Program, Reject, State
-from cora.ir.span import Span
-from cora.models.target import Demand, Refusal, Resource, Target, Tier
+from cora.ir.nodes import Forward, MapState, MeterState, Program, Reject, State
+from cora.models.target import Refusal, Resource, Target, Tier
+from cora.partition import problem as numbers
+from cora.partition.copies import copied_states
+from cora.partition.prices import Prices
+from cora.partition.problem import (
+    CodeStore,
+    CopiedState,
+    CopyOption,
+    Option,
+    Order,
+    Problem,
+    Store,
+    Vector,
+    WholeState,
+)
+from cora.partition.variants import WHOLE, Lend, Split, Variant
 from cora.plan.quantities import scaled
-
-Vector = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Option:
-    """One way to keep a state whole: at a place, in a tier, ``amount`` units of it, at this demand a packet."""
-
-    place: int
-    tier: str
-    amount: int
-    cost: Vector
 
 
 @dataclass(frozen=True)
 class Instance:
-    """The problem. N nodes, E edges, L places, K columns.
+    """One variant. N nodes of ``graph`` are the units of ``problem``, in order.
 
     Attributes:
-        base: [K] used by every packet whatever the plan.
-        node_cost: [N, L, K] of a node at a place, weighted with its share of packets; zeros where it may not be.
-        allowed: [N, L] whether a node's own code may run at a place.
-        edge_cross: [E, L, K] of moving on an edge from place l-1 to l (row 0 is zero).
-        crossable: [E, L] whether that is possible.
-        edge_reach: [E, L, K] sums of edge_cross up to each place; edge_ends: [2, E] numbers of source and target.
-        edge_share: [E] share of packets.
-        visit: [L, K] of one packet coming to a place.
-        options: per state where it may be; empty when nowhere. refusals: why not elsewhere.
-        code: per piece (label, part) its size at each place; [L].
+        copied: names of the states that have a copy where they are used.
+        rates: how each table is used, lent ones by `lent_name`.
+        access_counts: per (table, kind) accesses per packet; kinds that only unseen code uses count 0.
+        refusals: why something cannot be somewhere.
+        cheapest_rule: the path whose rule packets pay that find none; None where there are no rules.
     """
 
     program: Program
     profile: Profile
     target: Target
+    variant: Variant
     graph: PrefixGraph
-    resources: tuple[Resource, ...]
-    exponent: float
-    base: Vector
-    node_cost: Vector
-    allowed: NDArray[np.bool_]
-    edge_cross: Vector
-    edge_reach: Vector
-    edge_ends: NDArray[np.intp]
-    crossable: NDArray[np.bool_]
-    edge_share: Vector
-    visit: Vector
-    options: Mapping[str, tuple[Option, ...]]
-    refusals: tuple[Refusal, ...]
+    problem: Problem
+    copied: tuple[str, ...]
     rates: Mapping[str, AccessRates]
-    access_counts: Mapping[tuple[str, str], float]
-    code: Mapping[tuple[str, int], tuple[int, ...]]
+    access_counts: Mapping[Access, float]
+    refusals: tuple[Refusal, ...]
+    prices: Prices
+    cheapest_rule: int | None
 
     @property
     def last(self) -> int:
-        """Number of the last place, the host."""
+        """Number of the last physical place, the host."""
         return len(self.target.places) - 1
-
-    def option(self, state: str, place: int, tier: str) -> Option | None:
-        return next((o for o in self.options[state] if o.place == place and o.tier == tier), None)
 
     def place_number(self, name: str) -> int | None:
         return next((i for i, p in enumerate(self.target.places) if p.name == name), None)
 
+    @property
+    def resources(self) -> tuple[Resource, ...]:
+        return self.problem.resources
 
-def build(program: Program, profile: Profile, target: Target) -> Instance:
+    @cached_property
+    def whole_number(self) -> Mapping[str, int]:
+        """Per table kept whole, and per table of lent entries, its number in the problem."""
+        return {s.name: i for i, s in enumerate(self.problem.whole)}
+
+
+def build(program: Program, profile: Profile, target: Target, variant: Variant = WHOLE,
+          prices: Prices | None = None) -> Instance:
     """Ask a target about every piece, state and crossing of a program under a profile.
+
+    ``prices``: answers of the target that are known already, of the same program, profile and target.
 
     Raises:
         CoraError: `Kind.PROFILE_MISMATCH`, `Kind.TOO_MANY_PATHS`; `Kind.BAD_TARGET` for a demand that makes no sense.
     """
-    check_profile(program, profile)
-    return _Builder(program, profile, target, expand(program, profile)).instance()
+    if prices is None:
+        check_profile(program, profile)
+        prices = Prices(program, profile, target)
+    return _Builder(prices, variant).instance()
 
 
 class _Builder:
-    def __init__(self, program: Program, profile: Profile, target: Target, graph: PrefixGraph) -> None:
-        self.program = program
-        self.profile = profile
-        self.target = target
-        self.graph = graph
-        self.frame = profile.mean_frame
-        self.resources = target.resources(self.frame)
-        self.column = {r.name: i for i, r in enumerate(self.resources)}
-        self.latency = len(self.resources)
-        self.width = self.latency + 1
-        self.places = range(len(target.places))
-        self.rates = rates_of(program, profile)
-        self.refusals: dict[tuple[str, str, str, Span | None], Refusal] = {}
-        self.crossings: dict[tuple[int, int, int], Vector] = {}
+    def __init__(self, prices: Prices, variant: Variant) -> None:
+        self.prices = prices
+        self.program, self.profile, self.target = prices.program, prices.profile, prices.target
+        self.split: Split | None = variant.split
+        self.variant = variant
+        self.places = range(len(self.target.places))
+        self.last = len(self.target.places) - 1
+        self.physical = (*self.places, self.last - 1) if variant.returns else tuple(self.places)
+        copied = copied_states(self.program)
+        lent = None if self.split is None else self.split.lent
+        self.graph: PrefixGraph = expand(self.program, self.profile, copied=frozenset(copied), lent=lent)
+        self.share = np.array([n.packets / self.graph.packets for n in self.graph.nodes])
+        self.counts = self.access_counts()
+        used = {name for name, _ in self.counts}
+        # A state that no code uses is kept once.
+        self.copied = tuple(name for name in copied if name in used)
+        self.components = components_of(self.program)
+        self.stores = tuple(Store(t.name, i, t.capacity, t.unit)
+                            for i, p in enumerate(self.target.places) for t in p.tiers)
+        self.store_number = {(s.place, s.name): i for i, s in enumerate(self.stores)}
+        self.rates = {**prices.rates, **self.lent_rates()}
 
     def instance(self) -> Instance:
-        graph = self.graph
-        pieces = {(n.label, n.piece.part): n.piece for n in graph.nodes}
-        costs = {key: [self.code_cost(piece, place) for place in self.places] for key, piece in pieces.items()}
-        counts = self.access_counts()
-        options = {s.name: tuple(self.options_of(s, counts)) for s in self.program.states}
-        crossing = [[self.edge_cross(e, place) for place in self.places] for e in graph.edges]
-        cross = _stack(crossing, len(self.places), self.width)
-        node_cost = np.array([[self.node_cost(i, n, costs, place) for place in self.places]
-                              for i, n in enumerate(graph.nodes)])
-        possible = np.array([[costs[n.label, n.piece.part][place] is not None for place in self.places]
-                             for n in graph.nodes])
-        possible &= np.isfinite(node_cost).all(axis=2)
-        return Instance(
-            self.program, self.profile, self.target, graph, self.resources, self.target.exponent,
-            base=self.vector(self.target.wire(self.frame), "the wire"),
-            node_cost=np.where(possible[:, :, None], node_cost, 0.0),
-            allowed=possible,
-            edge_cross=cross,
-            edge_reach=cross.cumsum(axis=1),
-            edge_ends=np.array([(e.source, e.target) for e in graph.edges], np.intp).reshape(-1, 2).T,
-            crossable=np.array([[v is not None for v in r] for r in crossing], np.bool_).reshape(-1, len(self.places)),
-            edge_share=np.array([e.packets / graph.packets for e in graph.edges]),
-            visit=np.array([self.visit(place) for place in self.places]),
-            options=options,
-            refusals=tuple(self.refusals.values()),
-            rates=self.rates,
-            access_counts=counts,
-            code={key: tuple(self.target.code_size(self.program, p.block, place) for place in self.places)
-                  for key, p in pieces.items()},
+        copied = tuple(self.copied_state(self.program.state(name)) for name in self.copied)
+        whole = tuple(self.whole_state(s) for s in self.program.states if s.name not in self.copied)
+        lent = tuple(self.lent_table(lend, name) for lend in self.lends for name in lend.states if self.is_lent(name))
+        states = (*whole, *lent)
+        allowed, cost = self.code()
+        self.forbid(allowed, states, copied)
+        problem = Problem(
+            self.prices.resources, self.target.exponent,
+            base=self.prices.vector(self.target.wire(self.prices.frame), "the wire"),
+            allowed=allowed, cost=np.where(allowed[:, :, None], cost, 0.0),
+            edges=tuple(self.edge(e) for e in self.graph.edges),
+            whole=states, copied=copied, orders=tuple(self.orders(states)), stores=self.stores, ceilings=(),
+            code=tuple(self.code_stores()), physical=self.physical, places=tuple(p.name for p in self.target.places),
+            units=tuple(f"block {n.label}" for n in self.graph.nodes),
         )
+        return Instance(self.program, self.profile, self.target, self.variant, self.graph, problem, self.copied,
+                        self.rates, self.counts, tuple(self.prices.refusals.values()), self.prices, self.cheapest)
 
-    def vector(self, demand: Demand, what: str) -> Vector:
-        """A demand as a row. An infinite demand stays infinite: it means "impossible"."""
-        row = np.zeros(self.width)
-        for name, amount in demand.items():
-            if name not in self.column or math.isnan(amount) or amount < 0:
-                known = f"uses {name}, its resources are {', '.join(self.column)}"
-                problem = f"uses {amount} of {name}" if name in self.column else known
-                raise fail(Kind.BAD_TARGET, f"target {self.target.name}: {what} {problem}",
-                           hint="this is a defect of the target's backend, not of your program")
-            row[self.column[name]] += amount
+    @property
+    def lends(self) -> tuple[Lend, ...]:
+        return self.split.lends if self.split is not None else ()
+
+    # What is used how often.
+
+    def access_counts(self) -> dict[Access, float]:
+        counts: dict[Access, float] = defaultdict(float)
+        for node, share in zip(self.graph.nodes, self.share, strict=True):
+            for access in node.accesses:
+                counts[access] += float(share)
+        for state in self.program.states:
+            dying = expiries_per_packet(self.program, self.profile, state)
+            if dying:
+                counts[state.name, "delete"] += dying
+        return dict(counts)
+
+    def lent_rates(self) -> dict[str, AccessRates]:
+        """How lent tables are used: by fewer packets, of fewer flows."""
+        return {lent_name(name): self.lent_rate(lend, name) for lend in self.lends for name in lend.states
+                if self.is_lent(name)}
+
+    def lent_rate(self, lend: Lend, name: str) -> AccessRates:
+        known = self.prices.rates[name]
+        entries = max(1, min(lend.capacity, lend.peak))
+        lent = sum(n for (table, kind), n in self.counts.items() if table == lent_name(name) and kind != "lookup")
+        every = lent + sum(n for (table, kind), n in self.counts.items() if table == name and kind != "lookup")
+        # The hottest flow is lent, so its share grows by as much as the others are left out.
+        hottest = min(1.0, known.hottest * every / lent) if lent else known.hottest
+        size = known.entry_bytes
+        return AccessRates(size, entries, min(known.working_set, entries * size) or size, hottest,
+                           lend.installs + lend.removals)
+
+    def is_lent(self, name: str) -> bool:
+        return isinstance(self.program.state(name), MapState | MeterState)
+
+    def counts_of(self, table: str) -> dict[str, float]:
+        return {kind: count for (name, kind), count in self.counts.items() if name == table}
+
+    # Code.
+
+    def code(self) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.bool_]], Vector]:
+        """[N, L] whether a node's own code may be at a virtual place, [N, L, K + 1] what it costs there."""
+        nodes, physical = self.graph.nodes, self.physical
+        allowed = np.zeros((len(nodes), len(physical)), np.bool_)
+        cost = np.zeros((len(nodes), len(physical), self.prices.width))
+        for number, node in enumerate(nodes):
+            for virtual, place in enumerate(physical):
+                own = self.own_code(number, node, place)
+                if own is None:
+                    continue
+                row = own + self.ends(number, node, place)
+                allowed[number, virtual] = np.isfinite(row).all()
+                cost[number, virtual] = row
+        return allowed, cost
+
+    def own_code(self, number: int, node: Node, place: int) -> Vector | None:
+        """[K + 1] of a node's instructions, by its packets; None where it may not run."""
+        split = self.split
+        if split is not None and split.mode == "restart":
+            if node.lent:
+                return self.rule(number, node) if place == split.near else None
+            if place <= split.near:
+                return None
+        own = self.prices.code(node.piece, place)
+        return None if own is None else own * self.share[number]
+
+    def rule(self, number: int, node: Node) -> Vector:
+        """[K + 1] of the rules that end at a node; at the first node also of the packets that match none."""
+        split = self.split
+        assert split is not None, "there are rules"
+        row = np.zeros(self.prices.width)
+        for path, packets in self.graph.rules.get(number, ()):
+            row += self.rule_price(split, path) * (packets / self.graph.packets)
+        if number == 0 and self.cheapest is not None:
+            served = sum(packets for rules in self.graph.rules.values() for _, packets in rules)
+            row += self.rule_price(split, self.cheapest) * (1 - served / self.graph.packets)
         return row
 
-    def refuse(self, refusal: Refusal, span: Span) -> None:
-        full = refusal if refusal.span else replace(refusal, span=span)
-        self.refusals.setdefault((full.subject, full.place, full.reason, full.span), full)
-
-    def code_cost(self, piece: Piece, place: int) -> Vector | None:
-        """Cost of a piece's own code, or None where it may not run."""
-        answer = self.target.block(self.program, piece.block, place)
-        if isinstance(answer, Refusal):
-            self.refuse(answer, piece.block.span)
+    @cached_property
+    def cheapest(self) -> int | None:
+        """The path with the cheapest rule: nobody knows before whether a rule matches, so that who finds none pays it.
+        """
+        split = self.split
+        if split is None or not split.templates:
             return None
-        row = self.vector(answer, f"block {piece.label} at {self.target.places[place].name}")
-        return row if np.isfinite(row).all() else None
+        return min(split.templates, key=lambda path: (float(self.rule_price(split, path).sum()), path))
 
-    def node_cost(self, number: int, node: Node, costs: Mapping[tuple[str, int], list[Vector | None]],
-                  place: int) -> Vector:
-        own = costs[node.label, node.piece.part][place]
-        share = node.packets / self.graph.packets
-        if own is None or (share == 0 and number != 0):
-            return np.zeros(self.width)
-        row = own * share
+    def rule_price(self, split: Split, path: int) -> Vector:
+        row = self.prices.rule(split.templates[path], split.near, rules_of(self.program, self.target, split))
+        assert not isinstance(row, Refusal), "a split has only paths that the place takes as rules"
+        return row
+
+    def ends(self, number: int, node: Node, place: int) -> Vector:
+        """Bringing packets to the first node, and from where their program ends to the port they leave by."""
+        row = np.zeros(self.prices.width)
         if number == 0:
-            row = row + self.arrival(place)
-        return row + share * self.departure(node, place)
+            row += self.arrival(place)
+        if self.share[number]:
+            row += self.share[number] * self.departure(node, place)
+        return row
 
     def arrival(self, place: int) -> Vector:
         """What it takes to bring packets from the ports they arrive on to the place they start at."""
         packets = sum(n for n, _ in self.profile.ports.values())
         hosted = sum(self.profile.ports.get(p.name, (0, 0))[0] for p in self.program.ports if "wire" not in p.faces)
         share = hosted / packets if packets else 0.0
-        last = len(self.places) - 1
-        return self.visit(place) + _times(1 - share, self.travel(0, place)) + _times(share, self.travel(last, place))
+        travel = self.prices.travel
+        return self.prices.visit(place) + _times(1 - share, travel(0, place)) + _times(share, travel(self.last, place))
 
     def departure(self, node: Node, place: int) -> Vector:
         """What it takes to bring a packet from the place its program ends to the port it leaves by.
@@ -196,129 +254,155 @@ class _Builder:
         """
         terminator = node.piece.block.terminator
         if not node.piece.last or not isinstance(terminator, Forward | Reject):
-            return np.zeros(self.width)
+            return np.zeros(self.prices.width)
         port = terminator.port if isinstance(terminator, Forward) else ""
         to_wire = all("wire" in p.faces for p in self.program.ports if p.name == port)
-        return self.travel(place, 0 if to_wire else len(self.places) - 1)
+        return self.prices.travel(place, 0 if to_wire else self.last)
 
-    def travel(self, start: int, stop: int) -> Vector:
-        step = 1 if stop > start else -1
-        return sum((self.crossing(p, p + step, 0) for p in range(start, stop, step)), np.zeros(self.width))
+    def edge(self, edge: Edge) -> numbers.Edge:
+        share = edge.packets / self.graph.packets
+        count = len(self.physical)
+        cross, visit = np.zeros((count, self.prices.width)), np.zeros((count, self.prices.width))
+        crossable = np.ones(count, np.bool_)
+        for virtual in range(1, count):
+            before, place = self.physical[virtual - 1], self.physical[virtual]
+            row = self.prices.crossing(before, place, edge.live_bytes)
+            crossable[virtual] = np.isfinite(row).all()
+            if crossable[virtual]:
+                cross[virtual] = row * share
+            visit[virtual] = self.prices.visit(place) * share
+        return numbers.Edge(edge.source, edge.target, cross, crossable, visit)
 
-    def crossing(self, start: int, stop: int, live_bytes: int) -> Vector:
-        key = (start, stop, live_bytes)
-        if key not in self.crossings:
-            names = self.target.places[start].name, self.target.places[stop].name
-            demand = self.target.crossing(start, stop, self.frame, live_bytes)
-            row = self.vector(demand, f"crossing {names[0]}-{names[1]}")
-            row[self.latency] = self.target.crossing_latency(start, stop, self.frame)
-            self.crossings[key] = row
-        return self.crossings[key]
-
-    def edge_cross(self, edge: Edge, place: int) -> Vector | None:
-        """Moving on an edge from the place before; None where that is impossible."""
-        if place == 0:
-            return np.zeros(self.width)
-        row = self.crossing(place - 1, place, edge.live_bytes)
-        return row * (edge.packets / self.graph.packets) if np.isfinite(row).all() else None
-
-    def visit(self, place: int) -> Vector:
-        row = self.vector(self.target.per_packet(place), f"a packet at {self.target.places[place].name}")
-        row[self.latency] = self.target.latency(place)
-        return row
-
-    def access_counts(self) -> dict[tuple[str, str], float]:
-        """Per (state, kind) the accesses a packet makes on average; kinds that only unseen code uses count 0."""
-        counts: dict[tuple[str, str], float] = {}
-        for node in self.graph.nodes:
-            for access in node.piece.accesses:
-                counts[access] = counts.get(access, 0.0) + node.packets / self.graph.packets
-        for state in self.program.states:
-            dying = expiries_per_packet(self.program, self.profile, state)
-            if dying:
-                counts[state.name, "delete"] = counts.get((state.name, "delete"), 0.0) + dying
-        return counts
-
-    def options_of(self, state: State, counts: Mapping[tuple[str, str], float]) -> Iterable[Option]:
+    def code_stores(self) -> Iterator[CodeStore]:
+        pieces = {(n.label, n.piece.part): n.piece for n in self.graph.nodes}
+        units: dict[tuple[str, int], set[int]] = defaultdict(set)
+        for number, node in enumerate(self.graph.nodes):
+            if not (node.lent and self.split is not None and self.split.mode == "restart"):
+                units[node.label, node.piece.part].add(number)
         for place, declared in enumerate(self.target.places):
-            answers = [(tier.name, self.option_of(state, place, tier, counts)) for tier in declared.tiers]
-            found = [answer for _, answer in answers if isinstance(answer, Option)]
-            yield from found
-            small = None if found else self.too_large(state, place)
-            if small is not None:
-                # A reason about the kind of one memory would hide that none is large enough.
-                self.refuse(small, state.span)
-            for name, answer in answers:
-                if isinstance(answer, Refusal):
-                    # Where another memory of the place takes the state, or would if it were larger, the refusal is
-                    # about this memory alone.
-                    place_name = f"{declared.name}/{name}" if found or small else declared.name
-                    self.refuse(replace(answer, subject=state.name, place=place_name), state.span)
+            if declared.code_capacity is not None:
+                yield CodeStore(place, declared.code_capacity, tuple(
+                    (frozenset(found), self.prices.code_size(pieces[key], place)) for key, found in units.items()))
 
-    def too_large(self, state: State, place: int) -> Refusal | None:
-        """A refusal that names the largest memory of a place that would take a state but for its size."""
-        declared = self.target.places[place]
-        sizes = [(tier, self.target.holds(self.program, state, place, tier.name)) for tier in declared.tiers]
-        small = [(tier, size) for tier, size in sizes if not isinstance(size, Refusal) and size > tier.capacity]
-        if not small:
-            return None
-        tier, size = max(small, key=lambda pair: pair[0].capacity)
-        fits = self.largest_capacity(state, place, tier)
-        most = f"; the largest capacity that fits is {fits:,}" if fits else ""
-        return Refusal(state.name, declared.name,
-                       f"no memory of {declared.name} holds '{state.name}': the largest that could, {tier.name}, has "
-                       f"{scaled(tier.capacity, tier.unit)}, with its declared capacity it needs "
-                       f"{scaled(size, tier.unit)}{most}")
+    # States.
 
-    def largest_capacity(self, state: State, place: int, tier: Tier) -> int | None:
-        """The largest declared capacity with which a memory alone holds a state; None: none fits, or it has none."""
-        if not isinstance(state, MapState | MeterState | FragmentState):
-            return None
-        low, high = 0, state.capacity
-        while high - low > 1:
-            middle = (low + high) // 2
-            size = self.target.holds(self.program, replace(state, capacity=middle), place, tier.name)
-            low, high = (middle, high) if not isinstance(size, Refusal) and size <= tier.capacity else (low, middle)
-        return low or None
+    def users(self, table: str) -> tuple[int, ...]:
+        return tuple(i for i, n in enumerate(self.graph.nodes) if any(name == table for name, _ in n.accesses))
 
-    def option_of(self, state: State, place: int, tier: Tier,
-                  counts: Mapping[tuple[str, str], float]) -> Option | Refusal:
-        amount = self.target.holds(self.program, state, place, tier.name)
+    def at_home(self, home: str) -> tuple[int, ...]:
+        return tuple(i for i, n in enumerate(self.graph.nodes) if n.home == home)
+
+    def options_of(self, state: State, answers: Iterable[tuple[int, Tier, Option | CopyOption | Refusal]]
+                   ) -> Iterator[Option | CopyOption]:
+        """The options among the answers; the refusals are kept."""
+        by_place: dict[int, list[tuple[str, object]]] = defaultdict(list)
+        for place, tier, answer in answers:
+            by_place[place].append((tier.name, answer))
+            if not isinstance(answer, Refusal):
+                yield answer
+        for place, found in by_place.items():
+            self.prices.refuse_tiers(state, place, found)
+
+    def tiers(self) -> Iterator[tuple[int, Tier]]:
+        return ((place, tier) for place, declared in enumerate(self.target.places) for tier in declared.tiers)
+
+    def whole_state(self, state: State) -> WholeState:
+        counts = self.counts_of(state.name)
+        owner = next((self.split.owner for lend in self.lends if self.split and state.name in lend.states), None)
+        found = self.options_of(state, ((place, tier, self.whole_option(state, place, tier, counts))
+                                        for place, tier in self.tiers()))
+        options = tuple(o for o in found if isinstance(o, Option) and owner in (None, o.place))
+        return WholeState(state.name, self.at_home(self.components[state.name]), options)
+
+    def whole_option(self, state: State, place: int, tier: Tier, counts: Mapping[str, float]) -> Option | Refusal:
+        amount = self.prices.fits(state, place, tier)
         if isinstance(amount, Refusal):
             return amount
-        name = self.target.places[place].name
+        cost = self.prices.accesses(state, counts, place, tier.name, self.rates[state.name])
+        if isinstance(cost, Refusal):
+            return cost
+        return Option(place, self.store_number[place, tier.name], amount, cost)
+
+    def copied_state(self, state: State) -> CopiedState:
+        users = self.users(state.name)
+        found = self.options_of(state, ((place, tier, self.copy_option(state, place, tier, users))
+                                        for place, tier in self.tiers()))
+        return CopiedState(state.name, users, tuple(o for o in found if isinstance(o, CopyOption)))
+
+    def copy_option(self, state: State, place: int, tier: Tier, users: Sequence[int]) -> CopyOption | Refusal:
+        amount = self.prices.fits(state, place, tier)
+        if isinstance(amount, Refusal):
+            return amount
+        cost = np.zeros((len(users), self.prices.width))
+        for i, user in enumerate(users):
+            for name, kind in self.graph.nodes[user].accesses:
+                if name != state.name:
+                    continue
+                row = self.prices.access(state, kind, place, tier.name, self.rates[state.name])
+                if isinstance(row, Refusal):
+                    return row
+                cost[i] += row * self.share[user]
+        return CopyOption(place, self.store_number[place, tier.name], amount, cost)
+
+    def lent_table(self, lend: Lend, name: str) -> WholeState:
+        """The near table of a state's lent entries, with what lending, taking back and recalling cost."""
+        assert self.split is not None, "something is lent"
+        state, near = self.program.state(name), self.split.near
+        counts = self.counts_of(lent_name(name))
+        options = []
+        for tier in self.target.places[near].tiers:
+            option = self.lent_option(lend, state, near, tier, counts)
+            if isinstance(option, Refusal):
+                self.prices.refuse(replace(option, subject=lent_name(name),
+                                           place=f"{self.prices.name(near)}/{tier.name}"), state.span)
+            else:
+                options.append(option)
+        return WholeState(lent_name(name), self.at_home(lent_name(lend.component)), tuple(options))
+
+    def lent_option(self, lend: Lend, state: State, near: int, tier: Tier,
+                    counts: Mapping[str, float]) -> Option | Refusal:
+        assert self.split is not None, "something is lent"
+        amount = self.target.lent_holds(self.program, state, near, tier.name, lend.capacity)
+        if isinstance(amount, Refusal):
+            return amount
         if amount > tier.capacity:
-            return Refusal(state.name, name, f"{tier.name} has {scaled(tier.capacity, tier.unit)}, '{state.name}' with "
-                                             f"its declared capacity needs {scaled(amount, tier.unit)}")
-        cost = self.state_cost(state, place, tier.name, counts)
-        return cost if isinstance(cost, Refusal) else Option(place, tier.name, amount, cost)
+            return Refusal(state.name, self.prices.name(near),
+                           f"{tier.name} has {scaled(tier.capacity, tier.unit)}, {lend.capacity:,} lent entries of "
+                           f"'{state.name}' need {scaled(amount, tier.unit)}")
+        total = self.prices.accesses(state, counts, near, tier.name, self.rates[lent_name(state.name)])
+        if isinstance(total, Refusal) or state.name != lend.anchored:
+            return total if isinstance(total, Refusal) else Option(near, self.store_number[near, tier.name], amount,
+                                                                   total)
+        for often, what in ((lend.installs, "install"), (lend.recalls, "recall")):
+            row = self.prices.lending(what, lend.states, (near, self.split.owner), tier.name, lend.capacity)
+            if isinstance(row, Refusal):
+                return row
+            total = total + often * row
+        return Option(near, self.store_number[near, tier.name], amount, total)
 
-    def state_cost(self, state: State, place: int, tier: str,
-                   counts: Mapping[tuple[str, str], float]) -> Vector | Refusal:
-        total = np.zeros(self.width)
-        for (name, kind), count in counts.items():
-            if name != state.name:
-                continue
-            answer = self.target.access(self.program, state, kind, place, tier, self.rates[name])
-            if isinstance(answer, Refusal):
-                return replace(answer, span=answer.span or self.first_access(name, kind))
-            row = self.vector(answer, f"{kind} of {name} in {tier}")
-            if not np.isfinite(row).all():
-                return Refusal(name, self.target.places[place].name, f"it has no {kind}", self.first_access(name, kind))
-            total += count * row
-        return total
+    def orders(self, states: Sequence[WholeState]) -> Iterator[Order]:
+        number = {s.name: i for i, s in enumerate(states)}
+        for lend in self.lends:
+            for name in lend.states:
+                if lent_name(name) in number:
+                    yield Order(number[lent_name(name)], number[name])
 
-    def first_access(self, name: str, kind: str) -> Span | None:
-        """The first place in the source where a state is used in a way."""
-        return next((node.span for block in self.program.blocks for node in (*block.instructions, block.terminator)
-                     if (name, kind) in accesses_of(self.program, node)), None)
+    def forbid(self, allowed: np.ndarray[tuple[int, int], np.dtype[np.bool_]], whole: Sequence[WholeState],
+               copied: Sequence[CopiedState]) -> None:
+        """Code may only be where the states it uses may be."""
+        used = [(s.units, {o.place for o in s.options}) for s in whole]
+        used += [(s.users, {o.place for o in s.options}) for s in copied]
+        for units, there in used:
+            allowed[list(units)] &= np.array([place in there for place in self.physical])
+
+
+def rules_of(program: Program, target: Target, split: Split) -> int:
+    """Rules that a split installs at most."""
+    sizes = [target.lent_holds(program, program.state(lend.anchored), split.near, tier.name, lend.capacity)
+             for lend in split.lends for tier in target.places[split.near].tiers]
+    return sum(size for size in sizes if not isinstance(size, Refusal))
 
 
 def _times(share: float, row: Vector) -> Vector:
     """``share * row``, where none of something impossible is nothing."""
     return share * row if share else np.zeros_like(row)
-
-
-def _stack(rows: list[list[Vector | None]], places: int, width: int) -> Vector:
-    zero = np.zeros(width)
-    return np.array([[zero if v is None else v for v in row] for row in rows]).reshape(-1, places, width)

@@ -189,6 +189,12 @@ class _Highs(Session):
         if highs.getModelStatus() in (names.HighsModelStatus.kUnknown, names.HighsModelStatus.kSolveError):
             highs.clearSolver()  # a basis from before may be what it stumbled over
             highs.run()
+        if highs.getModelStatus() == names.HighsModelStatus.kSolveError:
+            # Presolve may fix a column within the tolerance of a row and then find its bound violated by more.
+            highs.clearSolver()
+            highs.setOptionValue("presolve", "off")
+            highs.run()
+            highs.setOptionValue("presolve", "choose")
         status, info = highs.getModelStatus(), highs.getInfo()
         has = info.primal_solution_status == names.SolutionStatus.kSolutionStatusFeasible
         values: Sequence[float] = highs.getSolution().col_value if has else []

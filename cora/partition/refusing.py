@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from cora.errors import CoraError, Kind, fail
 from cora.ir.span import Span
-from cora.partition.baselines import Aim
-from cora.partition.formulation import Limits
+from cora.partition.baselines import Aim, ancestors
+from cora.partition.choosing import Chooser, Chosen
+from cora.partition.evaluate import DEFAULT_HOST_CORES
 from cora.partition.instance import Instance
-from cora.partition.placement import (
-    DEFAULT_HOST_CORES,
-    demand_of,
-    norm,
-    rates_of_resources,
-    utilisation,
-)
-from cora.partition.search import OutOfTime, Search
+from cora.partition.integer import Limits, Setting
+from cora.partition.optimise import OutOfTime
+from cora.partition.placement import rates_of_resources
 from cora.partition.units import Units
 from cora.plan.quantities import available, cores, line_rate, mpps, number, used
 from cora.units import LINE_OCTETS
@@ -28,20 +27,22 @@ def refuse_what_fits_nowhere(instance: Instance, units: Units) -> None:
     Raises:
         CoraError: `Kind.NO_PLAN` with the target's reasons as notes.
     """
+    kept = {s.name for s in instance.problem.whole if s.options}
+    kept |= {s.name for s in instance.problem.copied if s.options}
     for state in instance.program.states:
-        if not instance.options[state.name]:
+        if state.name not in kept:
             raise fail(Kind.NO_PLAN, f"no place of {instance.target.name} can keep {state.name}", span=state.span,
                        notes=_notes(instance, {state.name}))
-    for unit, allowed in enumerate(units.allowed):
+    for unit, allowed in enumerate(units.problem.allowed):
         if allowed.any():
             continue
-        states = [s for s, u in units.of_state.items() if u == unit]
+        states = [s.name for s in units.problem.whole if unit in s.units]
+        states += [s.name for s in units.problem.copied if unit in s.users]
         nodes = [n for n, u in zip(instance.graph.nodes, units.of_node, strict=True) if u == unit]
         labels = {n.label for n in nodes}
         what = f"{', '.join(states)} and the code that uses them" if states else f"block {nodes[0].label}"
-        span: Span = nodes[0].piece.block.span if nodes else instance.program.state(states[0]).span
-        raise fail(Kind.NO_PLAN, f"no place of {instance.target.name} can take {what} together", span=span,
-                   notes=_notes(instance, labels | set(states)))
+        raise fail(Kind.NO_PLAN, f"no place of {instance.target.name} can take {what} together",
+                   span=nodes[0].piece.block.span, notes=_notes(instance, labels | set(states)))
 
 
 def _notes(instance: Instance, subjects: set[str]) -> list[tuple[str, Span | None]]:
@@ -51,13 +52,17 @@ def _notes(instance: Instance, subjects: set[str]) -> list[tuple[str, Span | Non
 
 def why_not(instance: Instance, units: Units, state: str, place: int) -> str:
     """Why a state cannot be at a place, in one sentence."""
-    unit = units.of_state[state]
+    unit = units.of_state.get(state)
+    if unit is None:
+        own = _first(instance, [state], instance.target.places[place].name)
+        return own[1] if own is not None else "its memory or the code store of the place is too small"
     own = _refused(instance, units, unit, place, first=state)
     if own is not None:
         subject, reason = own
         return reason if subject == state else f"it has to be where '{subject}' is, and there: {reason}"
-    for before in sorted(_ancestors(units, unit)):
-        if not units.allowed[before, : place + 1].any():
+    last = max(v for v, p in enumerate(units.problem.physical) if p == place)
+    for before in sorted(ancestors(units.problem, unit)):
+        if not units.problem.allowed[before, : last + 1].any():
             found = _refused(instance, units, before, place)
             if found is not None:
                 return (f"packets reach it after '{found[0]}', which cannot be there, and do not come back: {found[1]}")
@@ -66,63 +71,59 @@ def why_not(instance: Instance, units: Units, state: str, place: int) -> str:
 
 def _refused(instance: Instance, units: Units, unit: int, place: int, first: str = "") -> tuple[str, str] | None:
     """What of a unit a place refuses and why; ``first`` is asked before the others."""
-    if units.allowed[unit, place]:
+    if any(units.problem.allowed[unit, v] for v, p in enumerate(units.problem.physical) if p == place):
         return None
-    name = instance.target.places[place].name
-    states = sorted((s for s, u in units.of_state.items() if u == unit), key=lambda s: (s != first, s))
+    states = sorted((s.name for s in (*units.problem.whole,) if unit in s.units), key=lambda s: (s != first, s))
+    states += [s.name for s in units.problem.copied if unit in s.users]
     labels = [n.label for n, u in zip(instance.graph.nodes, units.of_node, strict=True) if u == unit]
-    for subject in (*states, *labels):
-        for r in instance.refusals:
-            if r.subject == subject and r.place == name:
-                return subject, r.reason
-    return None
+    return _first(instance, [*states, *labels], instance.target.places[place].name)
 
 
-def _ancestors(units: Units, unit: int) -> set[int]:
-    found: set[int] = set()
-    waiting = [unit]
-    while waiting:
-        here = waiting.pop()
-        new = {e.source for e in units.edges if e.target == here} - found
-        found |= new
-        waiting += new
-    return found - {unit}
+def _first(instance: Instance, subjects: Sequence[str], place: str) -> tuple[str, str] | None:
+    return next(((subject, r.reason) for subject in subjects for r in instance.refusals
+                 if r.subject == subject and r.place == place), None)
 
 
-def no_plan(search: Search, aim: Aim, scale: float, line_bps: int | None = None) -> CoraError:
+def no_plan(chooser: Chooser, line_bps: int | None = None) -> CoraError:
     """The error for an aim that no placement meets: what is short, and what would be met instead.
 
     ``line_bps``: the rate as it was asked, where that was in bits/s on the line; answers are then given in both units.
     """
     try:
-        return _short_of_rate(search, aim, scale, line_bps) or _short_of_room(search, aim, scale)
+        return _short_of_rate(chooser, line_bps) or _short_of_room(chooser)
     except OutOfTime:
         return fail(Kind.NO_PLAN, "there is no plan, and the time limit ended the search for what there is instead",
                     hint="raise --time-limit to learn more")
 
 
-def _short_of_rate(search: Search, aim: Aim, scale: float, line_bps: int | None) -> CoraError | None:
-    instance = search.instance
-    found = search.for_cores(aim.most, scale)
+def _for(chooser: Chooser, aim: Aim) -> Chosen | None:
+    """The best plan for another aim, with all variants."""
+    other = Chooser(chooser.prices, replace(chooser.asked, aim=aim), chooser.scale)
+    return other.best()
+
+
+def _short_of_rate(chooser: Chooser, line_bps: int | None) -> CoraError | None:
+    aim, prices = chooser.aim, chooser.prices
+    found = None if aim.rate is None else _for(chooser, replace(aim, rate=None, cores=aim.most))
     if found is None or aim.rate is None:
         return None
-    loads = utilisation(instance, found.demand, found.cores, aim.rate)
-    reach = aim.rate / norm(instance, loads)
-    binding = instance.resources[int(loads.argmax())]
+    instance = found.placement.instance
+    loads = found.placement.utilisation(found.cores, aim.rate)
+    reach = aim.rate / found.placement.load(found.cores, aim.rate) * aim.room
+    binding = prices.resources[int(loads.argmax())]
     have = rates_of_resources(instance, found.cores)[int(loads.argmax())]
-    use = demand_of(instance, found.placement)[int(loads.argmax())]
-    more = _more_cores(search, aim)
+    use = found.placement.demand[int(loads.argmax())]
+    more = _more_cores(chooser)
     within = f"{_whole(reach)}pps"
     if line_bps is not None:
-        within = f"{_whole(reach * 8 * (instance.profile.mean_frame + LINE_OCTETS))}bps"
+        within = f"{_whole(reach * 8 * (prices.frame + LINE_OCTETS))}bps"
     hint = f"ask for --rate {within} or less" + (f", or give it {more} cores: --cores {more}" if more else "")
     asked, most = mpps(aim.rate), mpps(reach)
     if line_bps is not None:
-        frame = instance.profile.mean_frame
-        asked, most = (f"{line_rate(x, frame)} on the line ({mpps(x)})" for x in (aim.rate, reach))
+        asked, most = (f"{line_rate(x, prices.frame)} on the line ({mpps(x)})" for x in (aim.rate, reach))
     even = "even with" if aim.most >= DEFAULT_HOST_CORES else "with"
     return fail(Kind.NO_PLAN,
-                f"{instance.target.name} cannot carry {asked} of this traffic {even} {cores(aim.most)}; the most is "
+                f"{prices.target.name} cannot carry {asked} of this traffic {even} {cores(aim.most)}; the most is "
                 f"{most}",
                 notes=[(f"what runs out is {binding.name}: a packet takes {used(use, binding.unit)}, available: "
                         f"{available(binding.name, have, binding.unit)}", None)],
@@ -136,30 +137,30 @@ def _whole(rate: float) -> str:
     return f"{int(rate / 1e4) / 100:.10g}M" if rate >= 1e5 else f"{int(rate)}"
 
 
-def _more_cores(search: Search, aim: Aim) -> int | None:
+def _more_cores(chooser: Chooser) -> int | None:
+    aim = chooser.aim
     if aim.most >= DEFAULT_HOST_CORES or aim.rate is None:
         return None
-    found = search.for_rate(aim.rate, DEFAULT_HOST_CORES)
+    found = _for(chooser, replace(aim, cores=None, most=DEFAULT_HOST_CORES))
     return None if found is None else found.cores
 
 
-def _short_of_room(search: Search, aim: Aim, scale: float) -> CoraError:
-    instance = search.instance
-    if aim.most == 0:
-        with_host = search.for_cores(1, scale)
-        if with_host is not None:
-            return fail(Kind.NO_PLAN, f"without a host core there is no plan: part of the program cannot run on the "
-                                      f"card of {instance.target.name}", notes=_notes(instance, _subjects(instance)),
-                        hint="give it one: --cores 1")
-    roomy = search.formulation(scale, aim.most, stores=False)
-    if search.best(roomy, "host", max(aim.most, 1), Limits(), "room") is not None:
-        sizes = [f"{s.name} needs {number(min(o.amount for o in instance.options[s.name]))}"
-                 for s in instance.program.states]
-        return fail(Kind.NO_PLAN,
-                    f"states and code do not fit into {instance.target.name} together: {'; '.join(sizes)}",
+def _short_of_room(chooser: Chooser) -> CoraError:
+    instance, aim, target = chooser.whole.instance, chooser.aim, chooser.prices.target
+    if aim.most == 0 and _for(chooser, Aim(None, 1, 1, aim.room)) is not None:
+        return fail(Kind.NO_PLAN, "without a host core there is no plan: part of the program cannot run on the card of "
+                                  f"{target.name}", notes=_notes(instance, _subjects(instance)),
+                    hint="give it one: --cores 1")
+    case = chooser.whole
+    roomy = chooser.optimiser_of([case], [case.units.problem])
+    if roomy.best("host", Setting(chooser.scale, max(aim.most, 1), memory=False), Limits(), "room") is not None:
+        amounts = {s.name: [o.amount for o in s.options] for s in instance.problem.whole}
+        amounts |= {s.name: [o.amount for o in s.options] for s in instance.problem.copied}
+        sizes = [f"{s.name} needs {number(min(amounts[s.name]))}" for s in instance.program.states]
+        return fail(Kind.NO_PLAN, f"states and code do not fit into {target.name} together: {'; '.join(sizes)}",
                     span=instance.program.span, hint="declare smaller capacities")
-    return fail(Kind.NO_PLAN, f"no placement on {instance.target.name} lets every packet run its program without going "
-                              "back towards the wire", span=instance.program.span,
+    return fail(Kind.NO_PLAN, f"no placement on {target.name} lets every packet run its program without going back "
+                              "towards the wire", span=instance.program.span,
                 notes=_notes(instance, _subjects(instance)))
 
 

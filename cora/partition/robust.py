@@ -8,20 +8,27 @@ share of the throughput where cores were given.
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cora.errors import CoraError
 from cora.partition.baselines import NAMES, Aim, Rules, baseline
-from cora.partition.instance import Instance, Vector, build
-from cora.partition.placement import DEFAULT_HOST_CORES, Placement
+from cora.partition.choosing import Asked, Chooser
+from cora.partition.evaluate import DEFAULT_HOST_CORES
+from cora.partition.instance import Instance, build
+from cora.partition.optimise import OutOfTime
+from cora.partition.placement import Placement
+from cora.partition.planner import settled
+from cora.partition.prices import Prices
+from cora.partition.problem import Vector
 from cora.partition.scenarios import FACTORS, USUAL, Scenarios, Spread
-from cora.partition.search import OutOfTime, Search, settle
 from cora.partition.units import units_of
+from cora.partition.variants import WHOLE
 from cora.plan.document import Request
 from cora.units import LINE_OCTETS
 
@@ -143,7 +150,7 @@ class _Judge:
 
     def cost(self, placement: Placement, demand: Vector) -> Vector:
         if self.rates is None:
-            return 1 / self.scenarios.throughput(demand, max(self.aim.most, int(placement.uses(self.instance.last))))
+            return 1 / self.scenarios.throughput(demand, max(self.aim.most, int(placement.uses_host)))
         cores = self.scenarios.cores(demand, self.rates)
         return np.where(cores <= self.aim.most, cores, math.inf)
 
@@ -151,12 +158,15 @@ class _Judge:
 
     def rivals(self) -> Iterator[tuple[str, Placement]]:
         instance = self.instance
+        if instance.variant != WHOLE:
+            instance = build(instance.program, instance.profile, instance.target)
         rules = Rules(instance, units_of(instance), self.aim)
         for name in NAMES:
             found = baseline(rules, name)
             if found is not None:
                 yield name, found
-        for state in instance.options:
+        whole = [s.name for s in instance.problem.whole] if instance is self.instance else []
+        for state in whole:
             for place in range(instance.last + 1):
                 moved = rules.moved(self.chosen, state, place) if self.chosen.states[state][0] != place else None
                 if moved is not None:
@@ -178,18 +188,17 @@ class _Judge:
     def replanned(self, number: int) -> Placement | None:
         """The best placement if a scenario were certain, on the nodes of the instance at hand."""
         target, drawn = self.scenarios.targets[number], self.scenarios.drawn[number]
-        other = build(self.instance.program, drawn.profile, target)
-        units = units_of(other)
-        search = Search(other, units, self.request.solver, self.request.time_limit_s)
+        deadline = time.perf_counter() + self.request.time_limit_s
+        asked = Asked(self.aim, self.request.solver, deadline)
+        scale = float(self.scenarios.throughput(self.scenarios.demand(self.chosen), max(self.aim.most, 1))[number])
+        if self.rates is not None:
+            asked = replace(asked, aim=replace(self.aim, rate=float(self.rates[number])))
+        chooser = Chooser(Prices(self.instance.program, drawn.profile, target), asked, scale)
         try:
-            if self.rates is None:
-                found = search.for_cores(self.aim.most, float(self.scenarios.throughput(
-                    self.scenarios.demand(self.chosen), max(self.aim.most, 1))[number]))
-            else:
-                found = search.for_rate(float(self.rates[number]), self.aim.most)
+            found = chooser.best_of([chooser.whole])
         except (OutOfTime, CoraError):
             return None
-        return None if found is None else settle(other, found).placement
+        return None if found is None else settled(found.placement)
 
     # The report.
 
@@ -220,11 +229,11 @@ class _Judge:
         demand = self.demands[name]
         met = None
         if self.rates is not None:
-            cores = max(self.cores, int(placement.uses(self.instance.last)))
+            cores = max(self.cores, int(placement.uses_host))
             met = float((self.scenarios.throughput(demand, cores)[1:] >= self.rates[1:]).mean())
         finite = np.isfinite(regret)
         low, middle, high = (_quantile(values[1:], q) for q in (0.1, 0.5, 0.9))
-        states = {s: f"{self.instance.target.places[p].name}/{t}" for s, (p, t) in placement.states.items()}
+        states = placement.kept
         mean = _rounded(float(regret.mean())) if regret.size else None
         told = (mean, _quantile(regret, 0.9), _rounded(float(regret.max())) if regret.size else None)
         return Rival(name, states, _rounded(float(values[0])), low, middle, high, met,
@@ -255,7 +264,8 @@ class _Judge:
 
 
 def _identity(placement: Placement) -> tuple[object, ...]:
-    return (placement.nodes, *sorted(placement.states.items()))
+    return (placement.nodes, *sorted(placement.states.items()),
+            *((name, *sorted(c.items())) for name, c in placement.copies.items()))
 
 
 def _steps(value: float | None, step: float) -> float:

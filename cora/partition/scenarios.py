@@ -24,8 +24,9 @@ from cora.analysis.profile import PathUse, Profile, StateUse, WindowUse
 from cora.ir.nodes import Program
 from cora.models.parameters import samples
 from cora.models.target import Target
-from cora.partition.instance import Instance, Vector
+from cora.partition.instance import Instance
 from cora.partition.placement import Placement
+from cora.partition.problem import Vector
 from cora.partition.ways import Prices, Traffic, Use, account_of, hosted_ports, makes_entries
 
 # The standard normal's 90 % quantile, and where draws are cut.
@@ -67,6 +68,26 @@ class Drawn:
     factors: Mapping[str, float]
 
 
+class _Priced:
+    """What the uses of one instance cost in every scenario."""
+
+    def __init__(self, instance: Instance, targets: Sequence[Target], traffic: Sequence[Traffic]) -> None:
+        self.instance, self._targets, self._traffic = instance, targets, traffic
+        self._prices = Prices(instance)
+        self._known: dict[Use, Vector] = {}
+
+    def central(self, use: Use) -> Vector:
+        """[K + 1] in the first scenario."""
+        return self._prices.row(use, self._targets[0], self._traffic[0])
+
+    def varied(self, use: Use) -> Vector:
+        """[S, K + 1]."""
+        if use not in self._known:
+            self._known[use] = np.array([self._prices.row(use, target, t)
+                                         for target, t in zip(self._targets, self._traffic, strict=True)])
+        return self._known[use]
+
+
 class Scenarios:
     """``count`` scenarios of an instance; the first is the centre: the model's and the profile's own figures."""
 
@@ -89,39 +110,36 @@ class Scenarios:
                                for target, t in zip(self.targets, self.traffic, strict=True)])
         self.scales = np.array([r.scales for r in instance.resources])
         self._hosted = _hosted_share(instance)
-        self._prices = Prices(instance)
-        self._known: dict[Use, Vector] = {}
+        self._known: dict[int, _Priced] = {}
 
     def __len__(self) -> int:
         return len(self.targets)
 
     def demand(self, placement: Placement) -> Vector:
         """[S, K + 1] mean demand of a packet under every scenario, the last column unloaded latency in ns."""
-        account = account_of(self.instance, placement, self.paths)
+        account = account_of(placement, self.paths)
+        priced = self._priced(placement.instance)
         often = self.mix @ account.counts
         often += (1 - self._hosted) * account.arrivals[0] + self._hosted * account.arrivals[1]
         for name, row in zip(account.dying, account.deaths, strict=True):
             often += self._dying(name)[:, None] * row
-        central = np.array([self._central(u) for u in account.uses])
+        central = np.array([priced.central(u) for u in account.uses])
         telling = self._telling(often.max(axis=0), central)
         total: Vector = often[:, ~telling] @ central[~telling]
         for number in np.flatnonzero(telling):
-            total += often[:, number, None] * self._varied(account.uses[number])
+            total += often[:, number, None] * priced.varied(account.uses[number])
         return total
 
     def _dying(self, name: str) -> Vector:
         program = self.instance.program
         return np.array([expiries_per_packet(program, d.profile, program.state(name)) for d in self.drawn])
 
-    def _central(self, use: Use) -> Vector:
-        return self._prices.row(use, self.targets[0], self.traffic[0])
-
-    def _varied(self, use: Use) -> Vector:
-        """[S, K + 1]."""
-        if use not in self._known:
-            self._known[use] = np.array([self._prices.row(use, target, t)
-                                         for target, t in zip(self.targets, self.traffic, strict=True)])
-        return self._known[use]
+    def _priced(self, instance: Instance) -> _Priced:
+        """Prices of a variant's uses: the same use is another piece of code where blocks are cut in another way."""
+        known = self._known.get(id(instance))
+        if known is None:
+            known = self._known[id(instance)] = _Priced(instance, self.targets, self.traffic)
+        return known
 
     def _telling(self, often: Vector, central: Vector) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Which uses are asked about in every scenario: the largest, until what is left of a resource is negligible."""

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from cora.ir.nodes import Forward, Reject
+from cora.analysis.demand import expiries_per_packet
+from cora.analysis.prefixes import Edge, Node, Piece, lent_name, state_of
+from cora.ir.nodes import Block, Forward, Program, Reject
 from cora.models.parameters import samples
-from cora.models.target import Demand, Target
-from cora.partition.instance import Instance, Vector
-from cora.partition.placement import Placement, utilisation
+from cora.models.target import Demand, Refusal, Target
+from cora.partition.evaluate import utilisation
+from cora.partition.instance import Instance, rules_of
+from cora.partition.placement import Placement, Spot
+from cora.partition.prices import identity
+from cora.partition.problem import Vector
+from cora.partition.variants import Split
 
 SAMPLES = 200
 # The bands of the alternatives are for comparison only.
@@ -38,50 +45,122 @@ class Sampled:
     exponent: float
 
 
-def uses_of(instance: Instance, placement: Placement) -> list[Use]:
+def uses_of(placement: Placement) -> list[Use]:
     """What one packet uses under a placement: (how often, key, what), ``what(target)`` a demand and ns of latency.
 
-    An account of its own beside `cora.partition.placement.demand_of`, which reads the instance's tables; the two agree.
+    An account of its own beside `cora.partition.evaluate.demand_of`, which reads the instance's tables; the two agree.
     """
-    program, frame = instance.program, instance.profile.mean_frame
-    total = instance.graph.packets
-    found: list[Use] = [(1.0, ("wire",), lambda t: (t.wire(frame), 0.0))]
-    code: dict[tuple[str, int, int], float] = defaultdict(float)
-    visits: dict[int, float] = defaultdict(float)
-    crossings: dict[tuple[int, int, int], float] = defaultdict(float)
-    pieces = {(n.label, n.piece.part): n.piece for n in instance.graph.nodes}
+    return [use for use in _Uses(placement).found() if use[0] > 0]
 
-    def travel(start: int, stop: int, live: int, share: float) -> None:
+
+class _Uses:
+    def __init__(self, placement: Placement) -> None:
+        self.placement, self.instance = placement, placement.instance
+        self.split = self.instance.variant.split
+        self.ruled = self.split is not None and self.split.mode == "restart"
+        self.pieces: dict[tuple[str, int, int, bool], Piece] = {}
+        self.code: dict[tuple[tuple[str, int, int, bool], int], float] = defaultdict(float)
+        self.visits: dict[int, float] = defaultdict(float)
+        self.crossings: dict[tuple[int, int, int], float] = defaultdict(float)
+        self.accesses: dict[tuple[str, str, Spot], float] = defaultdict(float)
+
+    def found(self) -> Iterator[Use]:
+        instance, frame = self.instance, self.instance.profile.mean_frame
+        self.enter()
+        for number, node in enumerate(instance.graph.nodes):
+            self.run(number, node)
+        for edge in instance.graph.edges:
+            self.move(edge)
+        for state in instance.program.states:
+            dying = expiries_per_packet(instance.program, instance.profile, state)
+            if dying:
+                self.accesses[state.name, "delete", self.placement.states[state.name]] += dying
+        yield 1.0, ("wire",), lambda t: (t.wire(frame), 0.0)
+        for (key, place), share in self.code.items():
+            yield share, ("block", *key, place), _block(instance, self.pieces[key].block, place)
+        for (table, kind, spot), count in self.accesses.items():
+            yield count, ("access", table, kind, *spot, instance.rates[table]), _access(instance, table, kind, spot)
+        for place, share in self.visits.items():
+            yield share, ("visit", place), _visit(place)
+        for (start, stop, live), share in self.crossings.items():
+            yield share, ("crossing", start, stop, live), _crossing(start, stop, frame, live)
+        if self.split is not None:
+            yield from _lending(self.placement, self.split)
+            yield from _rules(instance, self.split) if self.ruled else ()
+
+    def travel(self, start: int, stop: int, share: float) -> None:
         step = 1 if stop > start else -1
         for place in range(start, stop, step):
-            crossings[place, place + step, live] += share
+            self.crossings[place, place + step, 0] += share
 
-    entry = placement.nodes[0]
-    visits[entry] += 1.0
-    hosted = _hosted_share(instance)
-    travel(0, entry, 0, 1 - hosted)
-    travel(instance.last, entry, 0, hosted)
-    for node, place in zip(instance.graph.nodes, placement.nodes, strict=True):
-        share = node.packets / total
-        code[node.label, node.piece.part, place] += share
+    def enter(self) -> None:
+        entry, last = self.placement.nodes[0], self.instance.last
+        self.visits[entry] += 1.0
+        hosted = _hosted_share(self.instance)
+        self.travel(0, entry, 1 - hosted)
+        self.travel(last, entry, hosted)
+
+    def run(self, number: int, node: Node) -> None:
+        """A node's code and accesses, and the way out where packets end."""
+        place, share = self.placement.nodes[number], node.packets / self.instance.graph.packets
+        key = identity(node.piece)
+        if not (node.lent and self.ruled):
+            self.pieces[key] = node.piece
+            self.code[key, place] += share
+        for table, kind in node.accesses:
+            self.accesses[table, kind, self.placement.spot_of(table, number)] += share
         end = node.piece.block.terminator
         if node.piece.last and isinstance(end, Forward | Reject):
-            faces = next((p.faces for p in program.ports if isinstance(end, Forward) and p.name == end.port), ("wire",))
-            travel(place, 0 if "wire" in faces else instance.last, 0, share)
-    for edge in instance.graph.edges:
-        start, stop = placement.nodes[edge.source], placement.nodes[edge.target]
+            ports = self.instance.program.ports
+            faces = next((p.faces for p in ports if isinstance(end, Forward) and p.name == end.port), ("wire",))
+            self.travel(place, 0 if "wire" in faces else self.instance.last, share)
+
+    def move(self, edge: Edge) -> None:
+        places, physical = self.placement.assignment.places, self.instance.problem.physical
+        start, stop = places[edge.source], places[edge.target]
+        share = edge.packets / self.instance.graph.packets
+        for step in range(start, stop):
+            self.crossings[physical[step], physical[step + 1], edge.live_bytes] += share
         if stop > start:
-            travel(start, stop, edge.live_bytes, edge.packets / total)
-            visits[stop] += edge.packets / total
-    for (label, part, place), share in code.items():
-        found.append((share, ("block", label, part, place), _block(instance, pieces[label, part].block, place)))
-    for (name, kind), count in instance.access_counts.items():
-        where = placement.states[name]
-        found.append((count, ("access", name, kind, *where), _access(instance, name, kind, *where)))
-    found += [(share, ("visit", place), _visit(place)) for place, share in visits.items()]
-    found += [(share, ("crossing", start, stop, live), _crossing(start, stop, frame, live))
-              for (start, stop, live), share in crossings.items()]
-    return [use for use in found if use[0] > 0]
+            self.visits[physical[stop]] += share
+
+
+def _lending(placement: Placement, split: Split) -> Iterator[Use]:
+    """Entries lent, taken back, and taken back because a packet needs them."""
+    program = placement.instance.program
+    for lend in split.lends:
+        tier = placement.states[lent_name(lend.anchored)][1]
+        states = [program.state(s) for s in lend.states]
+        given = (program, states, split.near, split.owner, tier, lend.capacity)
+        key = (lend.component, split.near, split.owner, tier, lend.capacity)
+        yield lend.installs, ("install", *key), _asked("install", given)
+        yield lend.recalls, ("recall", *key), _asked("recall", given)
+
+
+def _asked(what: str, given: tuple[Any, ...]) -> Callable[[Target], tuple[Demand, float]]:
+    return lambda t: (_demand(getattr(t, what)(*given)), 0.0)
+
+
+def _rules(instance: Instance, split: Split) -> Iterator[Use]:
+    """Packets served by rules of decided flows, and those that find none."""
+    rules, missing = rules_of(instance.program, instance.target, split), 1.0
+    for ends in instance.graph.rules.values():
+        for path, packets in ends:
+            share = packets / instance.graph.packets
+            missing -= share
+            yield share, ("rule", path, split.near, rules), _rule(instance.program, split, path, rules)
+    cheapest = instance.cheapest_rule
+    if cheapest is not None:
+        yield missing, ("rule", cheapest, split.near, rules), _rule(instance.program, split, cheapest, rules)
+
+
+def _rule(program: Program, split: Split, path: int, rules: int) -> Callable[[Target], tuple[Demand, float]]:
+    return lambda t: (_demand(t.rule(program, split.templates[path], split.near, rules)), 0.0)
+
+
+def _demand(answer: Demand | Refusal) -> Demand:
+    assert not isinstance(answer, Refusal), "what may be done where does not depend on a sample"
+    return answer
 
 
 def _hosted_share(instance: Instance) -> float:
@@ -90,23 +169,13 @@ def _hosted_share(instance: Instance) -> float:
     return hosted / sum(counts.values()) if sum(counts.values()) else 0.0
 
 
-def _block(instance: Instance, block: object, place: int) -> Callable[[Target], tuple[Demand, float]]:
-    def ask(target: Target) -> tuple[Demand, float]:
-        answer = target.block(instance.program, block, place)  # type: ignore[arg-type]
-        assert isinstance(answer, Mapping), "what may run where does not depend on a sample"
-        return answer, 0.0
-    return ask
+def _block(instance: Instance, block: Block, place: int) -> Callable[[Target], tuple[Demand, float]]:
+    return lambda t: (_demand(t.block(instance.program, block, place)), 0.0)
 
 
-def _access(instance: Instance, name: str, kind: str, place: int,
-            tier: str) -> Callable[[Target], tuple[Demand, float]]:
-    state = instance.program.state(name)
-
-    def ask(target: Target) -> tuple[Demand, float]:
-        answer = target.access(instance.program, state, kind, place, tier, instance.rates[name])
-        assert isinstance(answer, Mapping), "what may be kept where does not depend on a sample"
-        return answer, 0.0
-    return ask
+def _access(instance: Instance, table: str, kind: str, spot: Spot) -> Callable[[Target], tuple[Demand, float]]:
+    state, rates = instance.program.state(state_of(table)), instance.rates[table]
+    return lambda t: (_demand(t.access(instance.program, state, kind, *spot, rates)), 0.0)
 
 
 def _visit(place: int) -> Callable[[Target], tuple[Demand, float]]:
@@ -123,23 +192,24 @@ class Sampler:
     def __init__(self, instance: Instance, count: int = SAMPLES, seed: int = SEED) -> None:
         """Draw ``count`` samples, the same for the same seed."""
         kind = type(instance.target)
-        self._instance = instance
-        self._column = {r.name: i for i, r in enumerate(instance.resources)}
+        self._frame = instance.profile.mean_frame
+        self._resources = instance.problem.resources
+        self._column = {r.name: i for i, r in enumerate(self._resources)}
         self._targets = [kind(model) for model in samples(instance.target.model, count, seed)]
         self._rates = [self._rates_of(t) for t in self._targets]
         self._costs: dict[Key, Vector] = {}
 
     def _rates_of(self, target: Target) -> Vector:
-        rates = {r.name: r.rate for r in target.resources(self._instance.profile.mean_frame)}
-        return np.array([rates[r.name] for r in self._instance.resources])
+        rates = {r.name: r.rate for r in target.resources(self._frame)}
+        return np.array([rates[r.name] for r in self._resources])
 
     def sampled(self, placement: Placement, count: int | None = None) -> list[Sampled]:
-        """The demand of a placement under every sample, or the first ``count``."""
-        instance, targets = self._instance, self._targets[:count]
-        uses = uses_of(instance, placement)
+        """The demand of a placement, of any variant, under every sample, or the first ``count``."""
+        instance, targets = placement.instance, self._targets[:count]
+        uses = uses_of(placement)
         nominal = np.array([self._cost(ask, instance.target) for _, _, ask in uses])
         nominal *= np.array([[often] for often, _, _ in uses])
-        varied = _telling(nominal, utilisation(instance, nominal.sum(axis=0), 1, 1.0))
+        varied = _telling(nominal, utilisation(instance.problem, nominal.sum(axis=0), 1, 1.0))
         demand = np.tile(nominal[~varied].sum(axis=0), (len(targets), 1))
         for (often, key, ask), kept in zip(uses, varied, strict=True):
             if kept:
@@ -162,9 +232,9 @@ class Sampler:
         return cost
 
 
-def sampled(instance: Instance, placement: Placement, count: int = SAMPLES, seed: int = SEED) -> list[Sampled]:
+def sampled(placement: Placement, count: int = SAMPLES, seed: int = SEED) -> list[Sampled]:
     """The demand of a placement under ``count`` samples of the parameter box, the same for the same seed."""
-    return Sampler(instance, count, seed).sampled(placement)
+    return Sampler(placement.instance, count, seed).sampled(placement)
 
 
 def _telling(nominal: Vector, loads: Vector) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -1,54 +1,59 @@
-"""Units of placement: nodes and states that are at one place in any plan, or in any plan worth looking at.
+"""Units of placement: nodes that are at one place in any plan, or in any plan worth looking at.
 
-Forced together: all code that touches one component of state, and that state; then whatever lies on a cycle between
-such groups, since packets only move away from the wire. Contracted: code the profile never saw follows the only unit it
-is reached from, if it may run wherever that may; and runs of stateless code without an observed decision between them
-stay together when the target allows both in the same places.
+Forced together: all code that touches one component of state; then whatever lies on a cycle between such groups, since
+packets only move away from the wire. Contracted: code the profile never saw follows the only unit it is reached from,
+if it may run wherever that may; and runs of stateless code without an observed decision between them stay together when
+the target allows both in the same places. Where packets may return from the host, code of one component may be in
+either stretch of their way, so that each node of it stays a unit.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cora.analysis.accesses import components_of
-from cora.partition.instance import Instance, Vector
-
-
-@dataclass(frozen=True)
-class UnitEdge:
-    """All edges between two units: their cost of moving on to each place, [L, K], and their share of packets."""
-
-    source: int
-    target: int
-    cross: Vector
-    crossable: NDArray[np.bool_]
-    share: float
+from cora.partition.instance import Instance
+from cora.partition.problem import (
+    Assignment,
+    CodeStore,
+    CopiedState,
+    CopyOption,
+    Edge,
+    Problem,
+    WholeState,
+)
 
 
 @dataclass(frozen=True)
 class Units:
-    """U units, each one before its successors as far as that is possible.
+    """U units, each one before its successors as far as that is possible, and the problem with them as units of code.
 
     Attributes:
-        of_node: per node its unit; of_state: per state its unit.
-        allowed: [U, L]; cost: [U, L, K] of its nodes; observed: whether packets were seen in it.
+        of_node: per node its unit; of_state: per whole state the first unit that touches it.
+        observed: whether packets were seen in it.
     """
 
     of_node: tuple[int, ...]
     of_state: Mapping[str, int]
-    allowed: NDArray[np.bool_]
-    cost: Vector
     observed: tuple[bool, ...]
-    edges: tuple[UnitEdge, ...]
+    problem: Problem
+
+    def spread(self, assignment: Assignment) -> Assignment:
+        """An assignment of the units as one of the instance's nodes."""
+        return replace(assignment, places=tuple(assignment.places[u] for u in self.of_node))
+
+    def gathered(self, assignment: Assignment) -> Assignment:
+        """The other way round; nodes of one unit have to be at one place."""
+        places = dict(zip(self.of_node, assignment.places, strict=True))
+        return replace(assignment, places=tuple(places[u] for u in range(len(self.problem.units))))
 
 
 def units_of(instance: Instance) -> Units:
-    """Group the nodes and states of an instance."""
+    """Group the nodes of an instance."""
     grouping = _Grouping(instance)
     grouping.contract_unseen()
     grouping.join_cycles()
@@ -59,39 +64,19 @@ def units_of(instance: Instance) -> Units:
 class _Grouping:
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
-        self.components = components_of(instance.program)
-        nodes = instance.graph.nodes
-        first: dict[str, int] = {}
-        # Union-find over nodes, then one element per state component that no node touches.
-        self.leader = list(range(len(nodes)))
-        for i, node in enumerate(nodes):
-            if node.piece.component is not None:
-                self.leader[i] = first.setdefault(node.piece.component, i)
-        self.home = dict(first)
-        for component in dict.fromkeys(self.components.values()):
-            if component not in self.home:
-                self.home[component] = len(self.leader)
-                self.leader.append(len(self.leader))
-        self.stateful = set(self.home.values())
-        self.allowed = [self.allowed_of(i) for i in range(len(self.leader))]
-        for i in range(len(nodes)):
-            if self.leader[i] != i:
-                self.allowed[self.leader[i]] = self.allowed[self.leader[i]] & self.allowed[i]
-        self.weight = [n.packets for n in nodes] + [0] * (len(self.leader) - len(nodes))
-        for i in range(len(nodes)):
-            if self.leader[i] != i:
-                self.weight[self.leader[i]] = max(self.weight[self.leader[i]], self.weight[i])
+        self.nodes = instance.graph.nodes
+        self.allowed = [row.copy() for row in instance.problem.allowed]
+        self.weight = [n.packets for n in self.nodes]
+        self.leader = list(range(len(self.nodes)))
+        self.stateful = {i for i, n in enumerate(self.nodes) if n.accesses or n.home is not None}
+        if not instance.variant.returns:
+            self.join_components()
 
-    def allowed_of(self, element: int) -> NDArray[np.bool_]:
-        places = len(self.instance.target.places)
-        ok = np.ones(places, np.bool_)
-        if element < len(self.instance.allowed):
-            ok &= self.instance.allowed[element]
-        for state, component in self.components.items():
-            if self.home[component] == element:
-                there = {o.place for o in self.instance.options[state]}
-                ok &= np.array([p in there for p in range(places)])
-        return ok
+    def join_components(self) -> None:
+        first: dict[str, int] = {}
+        for i, node in enumerate(self.nodes):
+            if node.home is not None and first.setdefault(node.home, i) != i:
+                self.merge(first[node.home], i)
 
     def find(self, element: int) -> int:
         while self.leader[element] != element:
@@ -111,18 +96,20 @@ class _Grouping:
 
     def merge(self, into: int, unit: int) -> None:
         self.leader[unit] = into
+        self.allowed[into] = self.allowed[into] & self.allowed[unit]
         self.weight[into] = max(self.weight[into], self.weight[unit])
+        self.stateful |= {into} if unit in self.stateful else set()
 
     def contract_unseen(self) -> None:
         reached: dict[int, set[int]] = defaultdict(set)
         for edge in self.instance.graph.edges:
             reached[edge.target].add(edge.source)
-        for i, node in enumerate(self.instance.graph.nodes):
+        for i, node in enumerate(self.nodes):
             sources = {self.find(s) for s in reached[i]}
-            if node.packets or node.piece.component is not None or len(sources) != 1:
+            if node.packets or node.home is not None or len(sources) != 1:
                 continue
             into = sources.pop()
-            if (self.allowed[i] | ~self.allowed[into]).all():
+            if into != self.find(i) and (self.allowed[i] | ~self.allowed[into]).all():
                 self.merge(into, i)
 
     def join_cycles(self) -> None:
@@ -133,8 +120,6 @@ class _Grouping:
         for cycle in nx.strongly_connected_components(graph):
             first, *rest = sorted(cycle)
             for unit in rest:
-                self.allowed[first] = self.allowed[first] & self.allowed[unit]
-                self.stateful |= {first} if unit in self.stateful else set()
                 self.merge(first, unit)
 
     def contract_runs(self) -> None:
@@ -152,29 +137,64 @@ class _Grouping:
                     before[target] = before[target] - {unit} | {source}
 
     def units(self) -> Units:
-        instance = self.instance
         roots = sorted({self.find(i) for i in range(len(self.leader))})
         number = {root: i for i, root in enumerate(roots)}
-        of_node = tuple(number[self.find(i)] for i in range(len(instance.graph.nodes)))
-        cost = np.zeros((len(roots), *instance.node_cost.shape[1:]))
-        np.add.at(cost, np.array(of_node), instance.node_cost)
-        return Units(
-            of_node,
-            {state: number[self.find(self.home[component])] for state, component in self.components.items()},
-            np.array([self.allowed[root] for root in roots]),
-            cost,
-            tuple(self.weight[root] > 0 for root in roots),
-            self.edges(of_node),
-        )
+        of_node = tuple(number[self.find(i)] for i in range(len(self.nodes)))
+        problem = grouped(self.instance.problem, of_node)
+        of_state = {s.name: s.units[0] for s in problem.whole if s.units}
+        return Units(of_node, of_state, tuple(self.weight[root] > 0 for root in roots), problem)
 
-    def edges(self, of_node: tuple[int, ...]) -> tuple[UnitEdge, ...]:
-        grouped: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for i, edge in enumerate(self.instance.graph.edges):
-            pair = of_node[edge.source], of_node[edge.target]
-            if pair[0] != pair[1]:
-                grouped[pair].append(i)
-        return tuple(
-            UnitEdge(source, target, self.instance.edge_cross[rows].sum(axis=0),
-                     np.logical_and.reduce(self.instance.crossable[rows]), float(self.instance.edge_share[rows].sum()))
-            for (source, target), rows in grouped.items()
-        )
+
+def grouped(problem: Problem, of_node: Sequence[int]) -> Problem:
+    """The problem whose units are groups of a problem's units: ``of_node`` gives each one's group, 0 to U - 1."""
+    groups = np.array(of_node, np.intp)
+    count = int(groups.max(initial=-1)) + 1
+    allowed = np.ones((count, len(problem.physical)), np.bool_)
+    np.logical_and.at(allowed, groups, problem.allowed)
+    cost = np.zeros((count, *problem.cost.shape[1:]))
+    np.add.at(cost, groups, problem.cost)
+    names = [""] * count
+    for node in reversed(range(len(groups))):
+        names[groups[node]] = problem.units[node]
+    return replace(
+        problem, allowed=allowed, cost=np.where(allowed[:, :, None], cost, 0.0), edges=_edges(problem, groups),
+        whole=tuple(WholeState(s.name, _of(groups, s.units), s.options) for s in problem.whole),
+        copied=tuple(_copied(s, groups) for s in problem.copied),
+        code=tuple(_code(store, groups) for store in problem.code), units=tuple(names),
+    )
+
+
+def _of(groups: NDArray[np.intp], nodes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(sorted({int(groups[n]) for n in nodes}))
+
+
+def _edges(problem: Problem, groups: NDArray[np.intp]) -> tuple[Edge, ...]:
+    together: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for i, edge in enumerate(problem.edges):
+        pair = int(groups[edge.source]), int(groups[edge.target])
+        if pair[0] != pair[1]:
+            together[pair].append(i)
+    return tuple(Edge(source, target, problem.cross[rows].sum(axis=0),
+                      np.logical_and.reduce(problem.crossable[rows]), problem.visit[rows].sum(axis=0))
+                 for (source, target), rows in together.items())
+
+
+def _copied(state: CopiedState, groups: NDArray[np.intp]) -> CopiedState:
+    users = _of(groups, state.users)
+    row = {user: i for i, user in enumerate(users)}
+    where = np.array([row[int(groups[u])] for u in state.users], np.intp)
+
+    def summed(option: CopyOption) -> CopyOption:
+        cost = np.zeros((len(users), option.cost.shape[1]))
+        np.add.at(cost, where, option.cost)
+        return replace(option, cost=cost)
+
+    return CopiedState(state.name, users, tuple(summed(o) for o in state.options))
+
+
+def _code(store: CodeStore, groups: NDArray[np.intp]) -> CodeStore:
+    """Pieces that the same units run are one piece."""
+    sizes: dict[frozenset[int], int] = defaultdict(int)
+    for nodes, size in store.pieces:
+        sizes[frozenset(_of(groups, tuple(nodes)))] += size
+    return CodeStore(store.place, store.capacity, tuple(sizes.items()))

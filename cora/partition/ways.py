@@ -9,27 +9,20 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal
 
 import numpy as np
 
 from cora.analysis.accesses import AccessRates
+from cora.analysis.prefixes import lent_name, state_of
 from cora.ir.nodes import Forward, Insert, Meta, Program, Reject, Switch
 from cora.models.target import Demand, Refusal, Target
-from cora.partition.instance import Instance, Vector
+from cora.partition.instance import Instance, rules_of
 from cora.partition.placement import Placement
-
-
-class Steps(Protocol):
-    """What a path is here: labels of its blocks, and the outcome taken at each but the last."""
-
-    @property
-    def blocks(self) -> tuple[str, ...]: ...
-
-    @property
-    def outcomes(self) -> tuple[str, ...]: ...
+from cora.partition.problem import Vector
+from cora.partition.walks import Steps, Walk, Walks
 
 
 @dataclass(frozen=True)
@@ -51,7 +44,7 @@ class BlockUse:
 
 @dataclass(frozen=True)
 class AccessUse:
-    """One access to a state kept in a tier of a place."""
+    """One access to a state (or its lent entries, `lent_name`) kept in a tier of a place."""
 
     state: str
     kind: str
@@ -80,48 +73,67 @@ class WireUse:
     """What every packet uses of the ports."""
 
 
-Use = BlockUse | AccessUse | VisitUse | CrossingUse | WireUse
+@dataclass(frozen=True)
+class RuleUse:
+    """Being looked up among the rules of decided flows; ``path``: whose rule it is that a packet pays."""
+
+    path: int
+
+
+@dataclass(frozen=True)
+class LendingUse:
+    """One entry of a component lent to a tier (``install``), or taken back because a packet needs it (``recall``)."""
+
+    component: str
+    what: Literal["install", "recall"]
+    tier: str
+
+
+Use = BlockUse | AccessUse | VisitUse | CrossingUse | WireUse | RuleUse | LendingUse
 
 
 class Ways:
     """Walks paths through the graph of an instance under a placement."""
 
-    def __init__(self, instance: Instance, placement: Placement) -> None:
-        self.instance = instance
+    def __init__(self, placement: Placement) -> None:
+        self.instance = placement.instance
         self.placement = placement
-        self._edges = {(e.source, e.outcome): e for e in instance.graph.edges}
-        self._live = {(e.source, e.target): e.live_bytes for e in instance.graph.edges}
-
-    def nodes(self, path: Steps) -> Iterator[int]:
-        """The numbers of the nodes a path runs through."""
-        outcomes = iter((*path.outcomes, None))
-        node = 0
-        for _ in path.blocks:
-            yield node
-            while not self.instance.graph.nodes[node].piece.last:
-                node = self._edges[node, "next"].target
-                yield node
-            outcome = next(outcomes)
-            if outcome is not None:
-                node = self._edges[node, outcome].target
+        self._walks = Walks(self.instance)
+        self._fast = {p.blocks + p.outcomes: p for p in self.instance.profile.paths}
 
     def uses(self, path: Steps) -> dict[Use, float]:
-        """What one packet of a path uses, from its start in the program to the port it leaves by."""
+        """What one packet of a path uses, from its start in the program to the port it leaves by.
+
+        Of a path whose packets partly find their entry lent, the mean packet.
+        """
+        known = self._fast.get(path.blocks + path.outcomes)
+        fast = None if known is None else self._walks.fast(known)
+        share = 0.0 if known is None or fast is None or not known.packets else fast.packets / known.packets
         found: dict[Use, float] = defaultdict(float)
-        graph, places = self.instance.graph, self.placement.nodes
-        before: int | None = None
-        for number in self.nodes(path):
-            piece, place = graph.nodes[number].piece, places[number]
-            found[BlockUse(piece.label, piece.part, place)] += 1
-            for state, kind in piece.accesses:
-                found[AccessUse(state, kind, *self.placement.states[state])] += 1
-            if before is not None and places[before] != place:
-                self._travel(found, places[before], place, self._live[before, number])
-                found[VisitUse(place)] += 1
-            before = number
-        assert before is not None, "a path has at least one block"
-        self._leave(found, before)
+        if share and known is not None:
+            self._along(found, self._walks.walk(path, fast), share, known.id)
+        if share < 1:
+            self._along(found, self._walks.walk(path), 1 - share, None)
         return found
+
+    def _along(self, found: dict[Use, float], walk: Walk, share: float, rule: int | None) -> None:
+        graph, places, virtual = self.instance.graph, self.placement.nodes, self.placement.assignment.places
+        physical = self.instance.problem.physical
+        split = self.instance.variant.split
+        ruled = split is not None and split.mode == "restart"
+        if ruled and self.instance.cheapest_rule is not None:
+            found[RuleUse(self.instance.cheapest_rule if rule is None else rule)] += share
+        for number, edge in walk:
+            node, place = graph.nodes[number], places[number]
+            if not (ruled and node.lent):
+                found[BlockUse(node.label, node.piece.part, place)] += share
+            for table, kind in node.accesses:
+                found[AccessUse(table, kind, *self.placement.spot_of(table, number))] += share
+            if edge is not None and virtual[number] > virtual[edge.source]:
+                for step in range(virtual[edge.source], virtual[number]):
+                    found[CrossingUse(physical[step], physical[step + 1], edge.live_bytes)] += share
+                found[VisitUse(place)] += share
+        self._leave(found, walk[-1][0], share)
 
     def arrival(self, hosted: bool) -> dict[Use, float]:
         """What it takes to bring a packet from a port (one that faces the host alone: ``hosted``) to its start."""
@@ -129,22 +141,26 @@ class Ways:
         entry = self.placement.nodes[0]
         found[WireUse()] += 1
         found[VisitUse(entry)] += 1
-        self._travel(found, self.instance.last if hosted else 0, entry, 0)
+        self._travel(found, self.instance.last if hosted else 0, entry, 1.0)
+        split = self.instance.variant.split
+        for lend in () if split is None else split.lends:
+            tier = self.placement.states[lent_name(lend.anchored)][1]
+            found[LendingUse(lend.component, "install", tier)] += lend.installs
+            found[LendingUse(lend.component, "recall", tier)] += lend.recalls
         return found
 
-    def _leave(self, found: dict[Use, float], node: int) -> None:
-        end = self.instance.graph.nodes[node].piece.block.terminator
-        if isinstance(end, Forward):
-            self._travel(found, self.placement.nodes[node], self.instance.last if end.port in hosted_ports(
-                self.instance.program) else 0, 0)
-        elif isinstance(end, Reject):
-            self._travel(found, self.placement.nodes[node], 0, 0)
+    def _leave(self, found: dict[Use, float], node: int, share: float) -> None:
+        piece = self.instance.graph.nodes[node].piece
+        end = piece.block.terminator
+        hosted = isinstance(end, Forward) and end.port in hosted_ports(self.instance.program)
+        if isinstance(end, Forward | Reject):
+            self._travel(found, self.placement.nodes[node], self.instance.last if hosted else 0, share)
 
     @staticmethod
-    def _travel(found: dict[Use, float], start: int, stop: int, live: int) -> None:
+    def _travel(found: dict[Use, float], start: int, stop: int, share: float) -> None:
         step = 1 if stop > start else -1
         for place in range(start, stop, step):
-            found[CrossingUse(place, place + step, live)] += 1
+            found[CrossingUse(place, place + step, 0)] += share
 
 
 def hosted_ports(program: Program) -> frozenset[str]:
@@ -178,7 +194,7 @@ class Prices:
     """What uses cost on a target under a traffic, as rows over the resources of an instance and latency (ns)."""
 
     def __init__(self, instance: Instance) -> None:
-        self._program = instance.program
+        self._program, self._instance = instance.program, instance
         self._column = {r.name: i for i, r in enumerate(instance.resources)}
         self._blocks = {(n.label, n.piece.part): n.piece.block for n in instance.graph.nodes}
 
@@ -206,8 +222,22 @@ class Prices:
             case BlockUse(label, part, place):
                 return target.block(self._program, self._blocks[label, part], place), 0.0
             case AccessUse(state, kind, place, tier):
-                declared = self._program.state(state)
-                return target.access(self._program, declared, kind, place, tier, traffic.rates[state]), 0.0
+                declared = self._program.state(state_of(state))
+                rates = traffic.rates[state] if state in traffic.rates else self._instance.rates[state]
+                return target.access(self._program, declared, kind, place, tier, rates), 0.0
+            case RuleUse() | LendingUse():
+                return self._lending(use, target), 0.0
+
+    def _lending(self, use: RuleUse | LendingUse, target: Target) -> Demand | Refusal:
+        split = self._instance.variant.split
+        assert split is not None, "there is no such use without a split"
+        if isinstance(use, RuleUse):
+            rules = rules_of(self._program, self._instance.target, split)
+            return target.rule(self._program, split.templates[use.path], split.near, rules)
+        lend = next(x for x in split.lends if x.component == use.component)
+        states = [self._program.state(s) for s in lend.states]
+        ask = target.install if use.what == "install" else target.recall
+        return ask(self._program, states, split.near, split.owner, use.tier, lend.capacity)
 
 
 @dataclass(frozen=True)
@@ -227,9 +257,10 @@ class Account:
     deaths: Vector
 
 
-def account_of(instance: Instance, placement: Placement, paths: Sequence[Steps]) -> Account:
+def account_of(placement: Placement, paths: Sequence[Steps]) -> Account:
     """The account of paths under a placement."""
-    ways = Ways(instance, placement)
+    instance = placement.instance
+    ways = Ways(placement)
     rows = [ways.uses(p) for p in paths]
     arrivals = [ways.arrival(False), ways.arrival(True)]
     dying = tuple(s for s, (place, tier) in placement.states.items() if instance.access_counts.get((s, "delete")))

@@ -16,17 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cora.analysis.accesses import AccessRates, accesses_of, capacity_of
+from cora.analysis.prefixes import state_of
 from cora.ir.nodes import Insert, Lookup, Police, Program, TrackFragment
 from cora.models.target import Target
-from cora.partition.instance import Instance, Vector
+from cora.partition.instance import Instance
 from cora.partition.placement import Placement
+from cora.partition.problem import Vector
+from cora.partition.walks import Steps
 from cora.partition.ways import (
     AccessUse,
     Account,
     BlockUse,
     CrossingUse,
     Prices,
-    Steps,
     Traffic,
     Use,
     VisitUse,
@@ -90,8 +92,8 @@ class Costs:
     def __init__(self, instance: Instance, placement: Placement, paths: Sequence[Steps], cores: int) -> None:
         self.instance, self.placement = instance, placement
         self.paths = paths
-        self.cores = max(cores, int(placement.uses(instance.last)))
-        self.account: Account = account_of(instance, placement, paths)
+        self.cores = max(cores, int(placement.uses_host))
+        self.account: Account = account_of(placement, paths)
         self._prices = Prices(instance)
         hosted = hosted_ports(instance.program)
         self._often = self.account.counts + np.array([
@@ -120,7 +122,7 @@ class Costs:
     @cached_property
     def _met(self) -> NDArray[np.bool_]:
         """[P, J] whether a use is an access to a state that the path meets an entry of."""
-        states = [u.state if isinstance(u, AccessUse) else None for u in self.account.uses]
+        states = [state_of(u.state) if isinstance(u, AccessUse) else None for u in self.account.uses]
         met = [states_met(self.instance.program, p) for p in self.paths]
         return np.array([[s in m for s in states] for m in met], np.bool_).reshape(len(met), len(states))
 

@@ -26,7 +26,11 @@ VERSION = 2
 class Request:
     """What was asked for: a rate (packets/s, host cores as few as possible, at most ``cores``) or only cores.
 
-    ``line_bps``: the rate as it was asked, in bits/s on the line; None where it was asked in packets/s.
+    ``line_bps``: the rate as it was asked, in bits/s on the line; None where it was asked in packets/s. ``pins`` and
+    ``forbids``: states that have to be, or must not be, somewhere (``STATE=PLACE`` or ``STATE=PLACE/TIER``).
+    ``max_latency_ns``: of the mean packet; ``max_nic_memory``: bytes at all places but the host together;
+    ``headroom``: share of every resource that stays free. ``window``: the windows' load, as a quantile, that the plan
+    is for; None: the whole traffic.
     """
 
     rate_pps: int | None
@@ -34,6 +38,13 @@ class Request:
     cores: int | None
     solver: str
     time_limit_s: float
+    search: Literal["exact", "fast"] = "exact"
+    pins: tuple[str, ...] = ()
+    forbids: tuple[str, ...] = ()
+    max_latency_ns: float | None = None
+    max_nic_memory: int | None = None
+    headroom: float = 0.0
+    window: float | None = None
 
 
 @dataclass(frozen=True)
@@ -143,7 +154,8 @@ class BlockPlacement:
 
     ``part`` counts the parts of a block that is cut between states, ``first`` is the part's first instruction.
     ``line``: of the block in the program's file. ``via`` tells ends of packets apart by the way in. ``lent``: the class
-    of packets whose flow's entry was found at the near place.
+    of packets whose flow's entry was found at the near place. ``leg``: 1 where packets run it after they came back from
+    the host, else 0.
     """
 
     block: str
@@ -154,6 +166,7 @@ class BlockPlacement:
     via: str
     lent: bool
     place: str
+    leg: int
     share: float
 
 
@@ -170,7 +183,7 @@ class PathClass:
 
 # `Cost.amounts` have the unloaded latency in nanoseconds under this name, beside the resources.
 LATENCY = "latency"
-Spending = Literal["wire", "arrival", "code", "access", "hand-over", "departure", "ageing"]
+Spending = Literal["wire", "arrival", "code", "access", "hand-over", "departure", "ageing", "lending"]
 
 
 @dataclass(frozen=True)
@@ -179,7 +192,8 @@ class Cost:
 
     ``path``: the class's number in `Plan.classes`; None: charged to all packets alike, per packet of all. ``what``:
     ``code`` of a source line or an ``access`` of one to the state ``subject``; moving packets (``wire``, ``arrival``,
-    ``hand-over`` and ``departure`` from the place ``subject`` to ``place``); entries of ``subject`` that die of age.
+    ``hand-over`` and ``departure`` from the place ``subject`` to ``place``); entries of ``subject`` that die of age,
+    or are lent to ``place`` and taken back.
     """
 
     path: int | None
@@ -206,13 +220,41 @@ class Crossing:
 
 
 @dataclass(frozen=True)
-class Steering:
-    """A steering group: its keys, the shares of traffic that may take the fast path, and the one chosen."""
+class Point:
+    """A budget for lent entries: ``capacities`` and ``thresholds`` per component in order, and what it would give.
 
-    group: str
+    ``share``: packets on the fast path, of all; the rates are per packet of the profile. ``host_work``: the least found
+    at the asked rate, ``throughput_pps``: the most found with the given cores, whichever was asked for; None where a
+    bound had shown that it cannot be better than the plan.
+    """
+
+    capacities: tuple[int, ...]
+    thresholds: tuple[int, ...]
+    share: float
+    installs_per_packet: float
+    recalls_per_packet: float
+    host_work: float | None
+    throughput_pps: float | None
+
+
+@dataclass(frozen=True)
+class Steering:
+    """One way to split a component by flow, whether the plan does so or not.
+
+    Entries of ``components`` are lent from ``owner`` to ``near``. ``keys``: per arrival port what leads a packet to its
+    entry, as ``outside: ipv4.dst, l4.dport -> conns.rev``. ``anchors``: labels of the blocks with these look-ups.
+    ``points``: the budgets that were considered; ``chosen``: the number of the plan's own, None where it does not
+    split so.
+    """
+
+    components: tuple[str, ...]
+    near: str
+    owner: str
+    mode: Literal["resume", "restart"]
     keys: tuple[str, ...]
-    breakpoints: tuple[float, ...]
-    chosen: float
+    anchors: tuple[str, ...]
+    points: tuple[Point, ...]
+    chosen: int | None
 
 
 @dataclass(frozen=True)
@@ -310,6 +352,7 @@ class Evidence:
     """Why this is the model's best plan: solver; status, objective, bound and gap of the first goal; then all goals.
 
     ``verified``: what was compared with the unsplit program; None before `cora verify`.
+    ``variants``: ways to split or not that were compared; ``solved``: of these, those that no bound had ruled out.
     """
 
     solver: str
@@ -321,6 +364,8 @@ class Evidence:
     seconds: float
     variables: int
     rows: int
+    variants: int
+    solved: int
     stages: tuple[Stage, ...]
     exact_check: Literal["passed"]
     verified: Verified | None = None

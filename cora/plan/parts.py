@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cora.analysis.accesses import components_of
 from cora.analysis.parts import PlacedNode, split_of
-from cora.analysis.prefixes import Piece, pieces_of, terminal_outcome
+from cora.analysis.prefixes import FOUND, Piece, lent_outcome, pieces_of, second_look, terminal_outcome
 from cora.errors import CoraError, Kind, fail
 from cora.ir.hashing import program_hash
 from cora.ir.nodes import MapState, MeterState, Program, successors
 from cora.ir.parts import Lending, Role, Split
+from cora.partition.copies import copied_states
 from cora.plan.document import BlockPlacement, Plan, StatePlacement
 
 # (label, part, history, via, lent)
@@ -42,16 +44,32 @@ class _Row:
 class _Reader:
     def __init__(self, plan: Plan, program: Program) -> None:
         self.plan, self.program = plan, program
-        self.pieces = pieces_of(program)
+        chosen = [s for s in plan.steering if s.chosen is not None]
+        self.anchors = {label for s in chosen for label in s.anchors if s.mode == "resume"}
+        self.restarts = any(s.mode == "restart" for s in chosen)
+        self.pieces = self.cut()
         self.place = {name: i for i, name in enumerate(plan.places)}
         self.order = {b.label: i for i, b in enumerate(program.blocks)}
         self.rows = sorted((self.row(b) for b in plan.blocks), key=self.rank)
         self.number = {row.key: i for i, row in enumerate(self.rows)}
 
+    def cut(self) -> dict[str, tuple[Piece, ...]]:
+        """Per label its parts as the plan cuts them; the block of an anchor has its look-up once more, as the last."""
+        blocks = {b.label: b for b in self.program.blocks}
+        cuts: dict[str, set[int]] = defaultdict(set)
+        for row in self.plan.blocks:
+            cuts[row.block].add(row.first)
+        for label in self.anchors & blocks.keys():
+            cuts[label].discard(len(blocks[label].instructions))
+        found = pieces_of(self.program, frozenset(copied_states(self.program)),
+                          {k: frozenset(v) for k, v in cuts.items()})
+        return {label: (*parts, second_look(self.program, blocks[label], parts)) if label in self.anchors else parts
+                for label, parts in found.items()}
+
     def split(self) -> Split:
         if len(self.number) != len(self.rows):
             raise self.bad("a class of a block stands twice in it")
-        entry: _Key = (self.program.blocks[0].label, 0, (), "", False)
+        entry: _Key = (self.program.blocks[0].label, 0, (), "", self.restarts)
         if self.number.get(entry) != 0:
             raise self.bad("packets have no block to enter at")
         nodes = [self.node(row) for row in self.rows]
@@ -75,7 +93,7 @@ class _Reader:
 
     def rank(self, row: _Row) -> tuple[int, int, bool, bool, tuple[str, ...], str]:
         label, part, history, via, lent = row.key
-        return (self.order[label], part, lent, history is None, history or (), via)
+        return (self.order[label], part, not lent, history is None, history or (), via)
 
     def node(self, row: _Row) -> PlacedNode:
         edges = tuple((outcome, self.numbered(row, outcome, key)) for outcome, key in self.edges(row))
@@ -83,22 +101,61 @@ class _Reader:
 
     def edges(self, row: _Row) -> Iterator[tuple[str, _Key]]:
         label, part, history, via, lent = row.key
+        if lent and self.restarts:
+            yield from self.rule_edges(row)
+            return
         if not row.piece.last:
-            yield "next", (label, part + 1, history, via, lent)
+            after: _Key = (label, part + 1, history, via, lent)
+            yield "next", after if after in self.number else self.at_owner(after)
+            return
+        second: _Key = (label, part + 1, self.owned(history), via, False)
+        meets = label in self.anchors and second in self.number
+        for outcome, target in successors(row.piece.block.terminator):
+            if not meets:
+                yield outcome, self.follow(row, outcome, target, lent)
+            elif outcome in FOUND:
+                said = lent_outcome(row.piece.block.terminator, outcome)
+                yield said, self.follow(row, said, target, True)
+        if meets:
+            yield "owner", second
+
+    def rule_edges(self, row: _Row) -> Iterator[tuple[str, _Key]]:
+        """The ways of decided paths, and from the first node that of all other packets."""
+        label, part, history, via, _ = row.key
+        if self.number[row.key] == 0:
+            yield "restart", (*row.key[:4], False)
+        if not row.piece.last:
+            yield "next", (label, part + 1, history, via, True)
             return
         for outcome, target in successors(row.piece.block.terminator):
-            yield outcome, self.follow(row, outcome, target)
+            for said in dict.fromkeys((outcome, lent_outcome(row.piece.block.terminator, outcome))):
+                key = self.told_apart(row, said, target, True)
+                if key in self.number:
+                    yield said, key
 
-    def follow(self, row: _Row, outcome: str, target: str) -> _Key:
-        """The class that an edge leads to, as `cora.analysis.prefixes` tells classes apart."""
-        label, _, history, _, lent = row.key
+    def told_apart(self, row: _Row, outcome: str, target: str, lent: bool) -> _Key:
+        """The class that an edge leads to where it was seen, as `cora.analysis.prefixes` tells classes apart."""
+        label, _, history, _, _ = row.key
         passed = terminal_outcome(self.program, row.piece.block.terminator, outcome)
         after = (*history, passed) if history is not None and passed else history
         via = f"{label}.{outcome}" if self.pieces[target][0].is_plain_end else ""
-        seen: _Key = (target, 0, after, via, lent)
-        if seen in self.number:
-            return seen
-        return (target, 0, None, f"{via} {history}" if via else "", lent)
+        return (target, 0, after, via, lent)
+
+    def follow(self, row: _Row, outcome: str, target: str, lent: bool) -> _Key:
+        """The class that an edge leads to: packets that are never seen leave a lent entry."""
+        seen = self.told_apart(row, outcome, target, lent)
+        for key in (seen, self.at_owner(seen)):
+            if key in self.number:
+                return key
+        return (target, 0, None, f"{seen[3]} {row.key[2]}" if seen[3] else "", False)
+
+    def at_owner(self, key: _Key) -> _Key:
+        return (key[0], key[1], self.owned(key[2]), key[3], False)
+
+    @staticmethod
+    def owned(history: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        """A history as the owner tells it: an entry found lent is one it would have found itself."""
+        return None if history is None else tuple(_owned(h) for h in history)
 
     def numbered(self, row: _Row, outcome: str, key: _Key) -> int:
         if key not in self.number:
@@ -134,3 +191,8 @@ class _Reader:
         return Lending(components_of(self.program)[state.name], state.name, near, owner,
                        min(lent.entries, declared.capacity), lent.threshold, lent.mode == "restart")
 
+
+
+def _owned(passed: str) -> str:
+    table, lent, said = passed.partition(" lent")
+    return f"{table} {said.strip() or 'hit'}" if lent else passed

@@ -91,10 +91,12 @@ def _times(program: Program, capture: Path) -> list[float]:
 
 def _predicted(program: Program, profile: Profile, target: Target) -> float:
     """Nanoseconds of a packet's code and table accesses on a host core, without receiving and sending it."""
+    from cora.partition.baselines import Aim, Rules
     from cora.partition.instance import build
+    from cora.partition.units import units_of
 
     found = build(program, profile, target)
+    placement = Rules(found, units_of(found), Aim(None, 1, 1)).host_only()
+    assert placement is not None, "a host alone runs every program"
     column = next(i for i, r in enumerate(found.resources) if r.scales)
-    host = found.last
-    work = found.node_cost[:, host, column].sum() - found.visit[host, column]
-    return float(work + sum(found.option(s.name, host, "dram").cost[column] for s in program.states))  # type: ignore[union-attr]
+    return float(placement.demand[column] - found.prices.visit(found.last)[column])

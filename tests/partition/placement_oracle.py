@@ -10,124 +10,183 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from cora.analysis.accesses import accesses_of
+from cora.analysis.prefixes import lent_name, state_of
+from cora.analysis.profile import PathUse
 from cora.ir.nodes import Forward
 from cora.partition.baselines import Aim, Rules, baseline
-from cora.partition.instance import Instance
+from cora.partition.instance import Instance, rules_of
 from cora.partition.placement import Placement
+from cora.partition.problem import Assignment
 from cora.partition.uncertainty import uses_of
 from cora.partition.units import Units, units_of
+from cora.partition.walks import Walk, Walks
 
 
-def walks(instance: Instance) -> Iterator[tuple[list[int], int]]:
-    """Per path of the profile its nodes and packets."""
-    edges = {(e.source, e.outcome): e.target for e in instance.graph.edges}
-    for path in instance.profile.paths:
-        at = 0
-        nodes = [0]
-        outcomes = list(path.outcomes)
-        while True:
-            node = instance.graph.nodes[at]
-            if node.piece.last and not outcomes:
-                break
-            at = edges[at, outcomes.pop(0) if node.piece.last else "next"]
-            nodes.append(at)
-        yield nodes, path.packets
+class _Sum:
+    """Adds up what packets use, step by step, asking the target each time."""
 
+    def __init__(self, placement: Placement) -> None:
+        self.placement, self.instance = placement, placement.instance
+        self.target, self.program = self.instance.target, self.instance.program
+        self.frame = self.instance.profile.mean_frame
+        self.split = self.instance.variant.split
+        self.ruled = self.split is not None and self.split.mode == "restart"
+        self.total: dict[str, float] = defaultdict(float)
 
-def demand_by_paths(instance: Instance, placement: Placement) -> dict[str, float]:
-    """Mean demand of a packet per resource, plus ``latency``; every packet's way is followed from the wire and back."""
-    target, program, frame = instance.target, instance.program, instance.profile.mean_frame
-    total: dict[str, float] = defaultdict(float)
-
-    def charge(weight: float, demand: object, latency: float = 0.0) -> None:
+    def charge(self, weight: float, demand: object, latency: float = 0.0) -> None:
         assert isinstance(demand, dict)
         for name, amount in demand.items():
-            total[name] += weight * amount
-        total["latency"] += weight * latency
+            self.total[name] += weight * amount
+        self.total["latency"] += weight * latency
 
-    def move(weight: float, start: int, stop: int, live: int) -> None:
+    def move(self, weight: float, start: int, stop: int, live: int) -> None:
         step = 1 if stop > start else -1
         for place in range(start, stop, step):
-            charge(weight, target.crossing(place, place + step, frame, live),
-                   target.crossing_latency(place, place + step, frame))
+            self.charge(weight, self.target.crossing(place, place + step, self.frame, live),
+                        self.target.crossing_latency(place, place + step, self.frame))
 
-    live = {(e.source, e.target): e.live_bytes for e in instance.graph.edges}
-    for nodes, packets in walks(instance):
-        weight = packets / instance.profile.packets
-        charge(weight, target.wire(frame))
-        here = placement.nodes[0]
-        move(weight, 0, here, 0)
-        charge(weight, target.per_packet(here), target.latency(here))
-        for before, number in zip([None, *nodes], nodes, strict=False):
-            node, place = instance.graph.nodes[number], placement.nodes[number]
-            if before is not None and place != here:
-                move(weight, here, place, live[before, number])
-                charge(weight, target.per_packet(place), target.latency(place))
-                here = place
-            charge(weight, target.block(program, node.piece.block, place))
-            body = node.piece.block
-            for item in (*body.instructions, body.terminator):
-                for state, kind in accesses_of(program, item):
-                    charge(weight, target.access(program, program.state(state), kind, *placement.states[state],
-                                                 instance.rates[state]))
-        if isinstance(instance.graph.nodes[nodes[-1]].piece.block.terminator, Forward):
-            move(weight, here, 0, 0)
-    return total
+    def arrive(self, weight: float, place: int) -> None:
+        self.charge(weight, self.target.per_packet(place), self.target.latency(place))
+
+    def packet(self, weight: float, path: PathUse, walk: Walk) -> None:
+        """One packet of a path, from the wire and back."""
+        virtual, physical = self.placement.assignment.places, self.instance.problem.physical
+        self.charge(weight, self.target.wire(self.frame))
+        self.move(weight, 0, self.placement.nodes[0], 0)
+        self.arrive(weight, self.placement.nodes[0])
+        self.rule(weight, path, self.instance.graph.nodes[walk[-1][0]].lent)
+        for number, edge in walk:
+            if edge is not None and virtual[number] > virtual[edge.source]:
+                for step in range(virtual[edge.source], virtual[number]):
+                    self.move(weight, physical[step], physical[step + 1], edge.live_bytes)
+                self.arrive(weight, self.placement.nodes[number])
+            self.run(weight, number)
+        last = walk[-1][0]
+        if isinstance(self.instance.graph.nodes[last].piece.block.terminator, Forward):
+            self.move(weight, self.placement.nodes[last], 0, 0)
+
+    def rule(self, weight: float, path: PathUse, served: bool) -> None:
+        if not self.ruled:
+            return
+        assert self.split is not None and self.instance.cheapest_rule is not None
+        template = self.split.templates[path.id if served else self.instance.cheapest_rule]
+        rules = rules_of(self.program, self.target, self.split)
+        self.charge(weight, self.target.rule(self.program, template, self.split.near, rules))
+
+    def run(self, weight: float, number: int) -> None:
+        node = self.instance.graph.nodes[number]
+        if self.ruled and node.lent:
+            return
+        self.charge(weight, self.target.block(self.program, node.piece.block, self.placement.nodes[number]))
+        for table, kind in node.accesses:
+            self.charge(weight, self.target.access(self.program, self.program.state(state_of(table)), kind,
+                                                   *self.placement.spot_of(table, number), self.instance.rates[table]))
+
+    def lending(self) -> None:
+        for lend in () if self.split is None else self.split.lends:
+            assert self.split is not None
+            tier = self.placement.states[lent_name(lend.anchored)][1]
+            states = [self.program.state(s) for s in lend.states]
+            given = (self.program, states, self.split.near, self.split.owner, tier, lend.capacity)
+            self.charge(lend.installs, self.target.install(*given))
+            self.charge(lend.recalls, self.target.recall(*given))
 
 
-def is_legal(instance: Instance, placement: Placement) -> bool:
+def demand_by_paths(placement: Placement) -> dict[str, float]:
+    """Mean demand of a packet per resource, plus ``latency``; every packet's way is followed from the wire and back."""
+    found, profile = _Sum(placement), placement.instance.profile
+    walks = Walks(placement.instance)
+    for path in profile.paths:
+        for packets, walk in walks.of(path):
+            found.packet(packets / profile.packets, path, walk)
+    found.lending()
+    return found.total
+
+
+def is_legal(placement: Placement) -> bool:
     """Rules of placement, from the target's own answers."""
-    return _states_are_legal(instance, placement) and _code_is_legal(instance, placement)
+    return _states_are_legal(placement) and _code_is_legal(placement)
 
 
-def _states_are_legal(instance: Instance, placement: Placement) -> bool:
+def _amounts(placement: Placement) -> Iterator[tuple[tuple[int, str], object]]:
+    """What each table takes of its memory, as the target says."""
+    instance = placement.instance
+    target, program, split = instance.target, instance.program, instance.variant.split
+    for table, spot in placement.states.items():
+        state = program.state(state_of(table))
+        if table == state.name:
+            yield spot, target.holds(program, state, *spot)
+        else:
+            assert split is not None
+            lend = next(x for x in split.lends if state.name in x.states)
+            yield spot, target.lent_holds(program, state, *spot, lend.capacity)
+    for name, copies in placement.copies.items():
+        for spot in copies.items():
+            yield spot, target.holds(program, program.state(name), *spot)
+
+
+def _states_are_legal(placement: Placement) -> bool:
+    instance = placement.instance
     target, program = instance.target, instance.program
     filled: dict[tuple[int, str], int] = defaultdict(int)
-    for name, (place, tier) in placement.states.items():
-        amount = target.holds(program, program.state(name), place, tier)
+    for spot, amount in _amounts(placement):
         if not isinstance(amount, int):
             return False
-        filled[place, tier] += amount
-        for node in instance.graph.nodes:
-            for state, kind in node.piece.accesses:
-                if state == name and not isinstance(
-                        target.access(program, program.state(name), kind, place, tier, instance.rates[name]), dict):
-                    return False
+        filled[spot] += amount
+    for number, node in enumerate(instance.graph.nodes):
+        for table, kind in node.accesses:
+            spot = placement.spot_of(table, number)
+            if not isinstance(target.access(program, program.state(state_of(table)), kind, *spot,
+                                            instance.rates[table]), dict):
+                return False
     return all(filled[p, t.name] <= t.capacity for p, place in enumerate(target.places) for t in place.tiers)
 
 
-def _code_is_legal(instance: Instance, placement: Placement) -> bool:
-    target, program = instance.target, instance.program
-    for node, place in zip(instance.graph.nodes, placement.nodes, strict=True):
+def _code_is_legal(placement: Placement) -> bool:
+    instance = placement.instance
+    target, program, virtual = instance.target, instance.program, placement.assignment.places
+    for number, (node, place) in enumerate(zip(instance.graph.nodes, placement.nodes, strict=True)):
         if not isinstance(target.block(program, node.piece.block, place), dict):
             return False
-        if any(placement.states[s][0] != place for s, _ in node.piece.accesses):
+        if any(placement.spot_of(table, number)[0] != place for table, _ in node.accesses):
             return False
-    frame = instance.profile.mean_frame
+    frame, physical = instance.profile.mean_frame, instance.problem.physical
     for e in instance.graph.edges:
-        start, stop = placement.nodes[e.source], placement.nodes[e.target]
-        steps = [target.crossing(p, p + 1, frame, e.live_bytes) for p in range(start, stop)]
+        start, stop = virtual[e.source], virtual[e.target]
+        steps = [target.crossing(physical[p], physical[p + 1], frame, e.live_bytes) for p in range(start, stop)]
         if stop < start or any(math.isinf(amount) for step in steps for amount in step.values()):
             return False
-    for number, where in enumerate(target.places):
-        stored = {(n.label, n.piece.part): target.code_size(program, n.piece.block, number)
-                  for n, p in zip(instance.graph.nodes, placement.nodes, strict=True) if p == number}
+    for place, where in enumerate(target.places):
+        stored = {(n.label, n.piece.part): target.code_size(program, n.piece.block, place)
+                  for n, p in zip(instance.graph.nodes, placement.nodes, strict=True) if p == place}
         if where.code_capacity is not None and sum(stored.values()) > where.code_capacity:
             return False
     return True
 
 
+def assignments(instance: Instance, nodes: tuple[int, ...]) -> Iterator[Assignment]:
+    """All ways to keep the states with these (virtual) places of the nodes, legal or not."""
+    problem = instance.problem
+    whole: list[list[int]] = []
+    for state in problem.whole:
+        there = {problem.physical[nodes[u]] for u in state.units}
+        whole.append([i for i, o in enumerate(state.options) if not there or o.place in there])
+    copies: list[list[dict[int, int]]] = []
+    for copied in problem.copied:
+        spots = sorted({problem.physical[nodes[u]] for u in copied.users})
+        ways = [[(p, i) for i, o in enumerate(copied.options) if o.place == p] for p in spots]
+        copies.append([dict(way) for way in itertools.product(*ways)])
+    for kept, copied_to in itertools.product(itertools.product(*whole), itertools.product(*copies)):
+        yield Assignment(nodes, kept, copied_to)
+
+
 def every_placement(instance: Instance, units: Units) -> Iterator[Placement]:
     """All legal placements in which each unit is at one place."""
-    places = range(len(instance.target.places))
-    names = list(instance.options)
-    for chosen in itertools.product(places, repeat=len(units.allowed)):
-        nodes = tuple(chosen[u] for u in units.of_node)
-        tiers = [[t.name for t in instance.target.places[chosen[units.of_state[n]]].tiers] for n in names]
-        for kept in itertools.product(*tiers):
-            placement = Placement({n: (chosen[units.of_state[n]], t) for n, t in zip(names, kept, strict=True)}, nodes)
-            if is_legal(instance, placement):
+    places = range(len(instance.problem.physical))
+    for chosen in itertools.product(places, repeat=len(units.problem.units)):
+        for assignment in assignments(instance, tuple(chosen[u] for u in units.of_node)):
+            placement = Placement(instance, assignment)
+            if is_legal(placement):
                 yield placement
 
 
@@ -155,8 +214,8 @@ def best_for_rate(instance: Instance, units: Units, rate: float, most: int) -> t
     """(fewest cores, least host work with them), None when no placement carries the rate."""
     best: tuple[int, float] | None = None
     for placement in every_placement(instance, units):
-        demand = demand_by_paths(instance, placement)
-        least = 1 if placement.uses(instance.last) else 0
+        demand = demand_by_paths(placement)
+        least = 1 if placement.uses_host else 0
         cores = next((c for c in range(least, most + 1) if capacity(instance, demand, c) >= rate), None)
         if cores is not None:
             found = (cores, host_work(instance, demand, rate))
@@ -166,8 +225,8 @@ def best_for_rate(instance: Instance, units: Units, rate: float, most: int) -> t
 
 def best_for_cores(instance: Instance, units: Units, cores: int) -> float | None:
     """Largest throughput with a number of cores."""
-    rates = [capacity(instance, demand_by_paths(instance, p), cores) for p in every_placement(instance, units)
-             if cores or not p.uses(instance.last)]
+    rates = [capacity(instance, demand_by_paths(p), cores) for p in every_placement(instance, units)
+             if cores or not p.uses_host]
     return max(rates, default=None)
 
 
@@ -178,8 +237,8 @@ def summed_baselines(instance: Instance) -> Iterator[tuple[Placement, NDArray[np
         placement = baseline(rules, name)
         if placement is None:
             continue
-        total = np.zeros(len(instance.base))
-        for often, _, ask in uses_of(instance, placement):
+        total = np.zeros(len(instance.problem.base))
+        for often, _, ask in uses_of(placement):
             demand, latency = ask(instance.target)
             total += often * np.array([*(demand.get(r.name, 0.0) for r in instance.resources), latency])
         yield placement, total

@@ -48,8 +48,7 @@ def test_costs_of_random_plans_are_those_of_every_packets_way() -> None:
             continue
         seen += 1
         same(made)
-        instance = build(program, profile, target)
-        true = demand_by_paths(instance, placement_of(made, instance))
+        true = demand_by_paths(placement_of(made, build(program, profile, target)))
         for name, amount in mean_amounts(made).items():
             assert amount == pytest.approx(true[name], rel=1e-4), (seed, name)
     assert seen > 20
@@ -62,9 +61,8 @@ def test_a_class_costs_what_its_blocks_cost() -> None:
     assert {s.place for s in made.states} == {"nic"}
     number = next(i for i, c in enumerate(made.classes) if c.history == ("conns.main hit",))
     got = amounts_of(of_class(made, number))
-    # entry: meta, then the look-up (5 * 2); known: touch, constant, count, forward (5 * 4), cut between conns and hits
-    # (each part has one step more than instructions); three accesses of 5 cycles.
-    assert got["nic-cycles"] == pytest.approx(20 + 5 * 2 + 5 * 2 + 5 * 3 + 3 * 5)
+    # entry: meta, then the look-up (5 * 2); known: touch, constant, count, forward (5 * 4); three accesses of 5 cycles.
+    assert got["nic-cycles"] == pytest.approx(20 + 5 * 2 + 5 * 4 + 3 * 5)
     tiers = {s.name: {"fast": 1.0, "slow": 8.0}[s.tier] for s in made.states}
     assert got["engine"] == pytest.approx(2 * tiers["conns"] + tiers["hits"])
     assert latency_of(made, number) == 100.0

@@ -15,8 +15,9 @@ from cora.analysis.profile import StateUse
 from cora.errors import CoraError, Kind
 from cora.models.target import Tier
 from cora.partition import plan, verify_plan
+from cora.partition.optimise import Optimiser, OutOfTime
 from cora.partition.planner import placement_of
-from cora.partition.search import OutOfTime, Search
+from cora.partition.telling import Teller
 from cora.plan.document import Plan
 
 
@@ -82,7 +83,7 @@ def test_a_small_memory_moves_the_state_to_a_larger_one() -> None:
 
 
 def test_a_code_store_too_small_moves_code_to_the_host() -> None:
-    made = planned(rate_pps=1e6, changes={"code": {"nic": 9, "host": None}})
+    made = planned(rate_pps=1e6, changes={"code": {"nic": 10, "host": None}})
     assert made.cores == 1
     assert {b.place for b in made.blocks} == {"nic", "host"}
 
@@ -178,7 +179,7 @@ def test_a_table_that_is_too_large_is_told_the_largest_memory() -> None:
 
 
 def test_no_move_is_known_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Search, "elsewhere", lambda *_: ([], False))
+    monkeypatch.setattr(Teller, "elsewhere", lambda *_: ([], False))
     made = planned(cores=2)
     contradictions(made)
     assert all(m.possible or "time limit" in m.reason for s in made.states for m in s.moves)
@@ -226,7 +227,7 @@ def test_paths_that_would_go_back_towards_the_wire() -> None:
     changes = {"refused": frozenset({("conns", "host"), ("peers", "nic")})}
     error = refused(rate_pps=1e6, changes=changes)
     assert error.diagnostics[0].kind is Kind.NO_PLAN
-    assert "conns, peers and the code that uses them together" in error.diagnostics[0].message
+    assert "conns, peers, hits and the code that uses them together" in error.diagnostics[0].message
 
 
 def test_without_a_core_something_has_to_give() -> None:
@@ -257,7 +258,7 @@ def test_out_of_time_falls_back_on_the_simple_placements(monkeypatch: pytest.Mon
     def no_time(*_: object) -> None:
         raise OutOfTime
 
-    monkeypatch.setattr(Search, "for_rate", no_time)
+    monkeypatch.setattr(Optimiser, "for_rate", no_time)
     made = planned(rate_pps=5e6)
     assert made.evidence.status == "feasible: the time limit ended the search"
     assert made.evidence.bound is None
@@ -268,9 +269,9 @@ def test_out_of_time_falls_back_on_the_simple_placements(monkeypatch: pytest.Mon
 def test_out_of_time_later_keeps_what_was_found(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first goals' results stand when the time ends before the later ones."""
     calls = 0
-    whole = Search.best
+    whole = Optimiser.best
 
-    def some(self: Search, *args: Any, **more: Any) -> Any:
+    def some(self: Optimiser, *args: Any, **more: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls > kept:
@@ -278,7 +279,7 @@ def test_out_of_time_later_keeps_what_was_found(kept: int, monkeypatch: pytest.M
         return whole(self, *args, **more)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Search, "best", some)
+        patched.setattr(Optimiser, "best", some)
         made = planned(rate_pps=18e6)
     full = planned(rate_pps=18e6)
     assert made.cores == full.cores
@@ -316,13 +317,13 @@ def moved_state(made: Plan, name: str, **where: Any) -> Plan:
 
 def test_tampering_is_found() -> None:
     assert "would go back from host to nic" in tampered(lambda p: moved_block(p, "entry", "host"))
-    assert "uses conns, which is elsewhere" in tampered(lambda p: moved_block(p, "entry", "host"))
-    assert "which is elsewhere" in tampered(lambda p: moved_state(p, "conns", place="host", tier="dram"))
+    assert "uses conns, which is at nic" in tampered(lambda p: moved_block(p, "entry", "host"))
+    assert "uses conns, which is at host" in tampered(lambda p: moved_state(p, "conns", place="host", tier="dram"))
     assert "state conns cannot be kept in dram of nic" in tampered(lambda p: moved_state(p, "conns", tier="dram"))
-    assert "fast of nic would hold 120 bytes, it has 100" in tampered(
+    assert "fast of nic would hold 124 bytes, it has 100" in tampered(
         lambda p: moved_state(moved_state(p, "conns", tier="fast"), "peers", tier="fast"))
     assert "times the capacity there is" in tampered(lambda p: replace(p, throughput_pps=p.throughput_pps + 2000))
-    assert "capacity there is" in tampered(lambda p: replace(p, cores=1))
+    assert "capacity there is" in tampered(lambda p: replace(p, cores=1), rate_pps=18e6)
     assert "no host core, but something is at the host" in tampered(lambda p: replace(p, cores=0))
     assert "state peers has no place" in tampered(
         lambda p: replace(p, states=tuple(s for s in p.states if s.name != "peers")))

@@ -15,7 +15,6 @@ from cora.ir.nodes import Program
 from cora.models.registry import get
 from cora.partition import plan, verify_plan
 from cora.partition.instance import build
-from cora.partition.placement import demand_of
 from cora.plan.document import plan_from_json
 from cora.plan.render import explain, summary
 
@@ -75,7 +74,7 @@ def test_uses_add_up_to_the_demand(nf: str, nic: str) -> None:
     program, profile = case(nf)
     instance = build(program, profile, get(nic))
     for placement, total in summed_baselines(instance):
-        np.testing.assert_allclose(total, demand_of(instance, placement), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(total, placement.demand, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.needs("gcc")

@@ -69,7 +69,7 @@ def test_at_a_rate_the_loss_is_counted_in_cores_and_in_scenarios_not_carried() -
     for rival in found.report.rivals:
         kept = cores[rival.name][np.isfinite(best)]
         assert rival.lost == pytest.approx(np.isinf(kept).mean())
-        given = max(made.cores, int(found.placements[rival.name].uses(1)))
+        given = max(made.cores, int(found.placements[rival.name].uses_host))
         carried = scenarios.throughput(scenarios.demand(found.placements[rival.name]), given)[1:] >= 8e6
         assert rival.met == pytest.approx(carried.mean())
 

@@ -14,7 +14,7 @@ from cora.analysis.profile import StateUse, WindowUse
 from cora.models.softmin import softmin
 from cora.partition.baselines import NAMES, Aim, Rules, baseline
 from cora.partition.instance import Instance, build
-from cora.partition.placement import Placement, demand_of
+from cora.partition.placement import Placement
 from cora.partition.scenarios import NO_SPREAD, Scenarios, Spread
 from cora.partition.units import units_of
 from cora.partition.ways import AccessUse, account_of, makes_entries, port_of
@@ -33,8 +33,8 @@ def test_the_centre_is_the_demand_summed_two_other_ways(seed: int) -> None:
     scenarios = Scenarios(instance, 3, seed)
     for placement in placements(instance):
         centre = scenarios.demand(placement)[0]
-        np.testing.assert_allclose(centre, demand_of(instance, placement), rtol=1e-9)
-        walked = demand_by_paths(instance, placement)
+        np.testing.assert_allclose(centre, placement.demand, rtol=1e-9)
+        walked = demand_by_paths(placement)
         for column, resource in enumerate(instance.resources):
             assert centre[column] == pytest.approx(walked[resource.name], rel=1e-9)
 
@@ -42,8 +42,8 @@ def test_the_centre_is_the_demand_summed_two_other_ways(seed: int) -> None:
 def test_one_packet_of_a_path_is_charged_for_what_the_path_does() -> None:
     program = nat_like()
     instance = build(program, nat_profile(program), target_of())
-    placement = next(p for p in placements(instance) if not p.uses(0))
-    account = account_of(instance, placement, instance.profile.paths)
+    placement = next(p for p in placements(instance) if 0 not in p.nodes)
+    account = account_of(placement, instance.profile.paths)
     kinds = [{(u.state, u.kind): n for u, n in zip(account.uses, row, strict=True) if n and isinstance(u, AccessUse)}
              for row in account.counts]
     assert kinds == [
@@ -95,7 +95,7 @@ def test_throughput_and_cores_are_those_of_the_soft_minimum(cores: int) -> None:
                                scenarios.exponents[i])
             assert reached[i] == pytest.approx(expected.rate, rel=1e-9)
             assert scenarios.binding(demand, cores)[i] == expected.binding
-        if placement.uses(instance.last):
+        if placement.uses_host:
             np.testing.assert_allclose(scenarios.cores(demand, reached), cores, rtol=1e-6)
         assert np.isinf(scenarios.cores(demand, 1e12)).all()
 

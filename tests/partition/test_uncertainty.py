@@ -11,7 +11,6 @@ from planning_fakes import nat_like, nat_profile, random_profile, random_program
 
 from cora.partition.baselines import Aim, Rules, baseline
 from cora.partition.instance import build
-from cora.partition.placement import demand_of, utilisation
 from cora.partition.uncertainty import band, load_of, sampled
 from cora.partition.units import units_of
 
@@ -22,7 +21,7 @@ def test_uses_add_up_to_the_demand(seed: int) -> None:
     program = random_program(rng)
     instance = build(program, random_profile(rng, program), random_target(rng, program))
     for placement, total in summed_baselines(instance):
-        np.testing.assert_allclose(total, demand_of(instance, placement), rtol=1e-9)
+        np.testing.assert_allclose(total, placement.demand, rtol=1e-9)
 
 
 def test_samples_repeat_and_centre_on_the_demand() -> None:
@@ -30,12 +29,12 @@ def test_samples_repeat_and_centre_on_the_demand() -> None:
     instance = build(program, nat_profile(program), target_of())
     placement = baseline(Rules(instance, units_of(instance), Aim(1e6, None, 8)), "host-only")
     assert placement is not None
-    one, two = (sampled(instance, placement, 200, 7) for _ in range(2))
+    one, two = (sampled(placement, 200, 7) for _ in range(2))
     assert all((a.demand == b.demand).all() for a, b in zip(one, two, strict=True))
     centre = np.median([s.demand for s in one], axis=0)
-    np.testing.assert_allclose(centre, demand_of(instance, placement), rtol=0.05)
+    np.testing.assert_allclose(centre, placement.demand, rtol=0.05)
     scales = [r.scales for r in instance.resources]
-    loads = utilisation(instance, demand_of(instance, placement), 2, 5e6)
+    loads = placement.utilisation(2, 5e6)
     assert np.median([load_of(s, scales, 2, 5e6) for s in one]) == pytest.approx(loads.max(), rel=0.1)
 
 

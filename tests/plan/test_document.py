@@ -158,7 +158,7 @@ CORRUPTED: list[tuple[str, Callable[[], str], Kind, str]] = [
      "the plan was changed after it was made"),
     ("another share", lambda: changed("blocks", 0, "share", value=0.5), Kind.BAD_PLAN, "the plan was changed after"),
     ("another throughput", lambda: changed("throughput_pps", value=10**9), Kind.BAD_PLAN,
-     "throughput is 1.78111e.07, elsewhere in the plan it is 1000000000"),
+     "throughput is 1.55762e.07, elsewhere in the plan it is 1000000000"),
     ("binding", lambda: changed("binding", value="nothing"), Kind.BAD_PLAN,
      "binding: 'nothing' is none of the plan's resources"),
     ("samples", lambda: changed("samples_met", value=201), Kind.BAD_PLAN, "samples_met: 201 is not between 0 and"),
@@ -190,7 +190,7 @@ def test_a_plan_laid_out_in_another_way_is_the_same_plan() -> None:
 def test_the_digest_is_of_everything_before_it() -> None:
     lines = made().to_json().splitlines()
     assert lines[-2] == f' "digest": "{made().digest()}"'
-    assert replace(made(), cores=1).digest() != made().digest()
+    assert replace(made(), cores=made().cores + 1).digest() != made().digest()
 
 
 def test_every_cut_of_a_plan_is_refused() -> None:

@@ -49,7 +49,7 @@ def test_a_terminal_gets_the_same_facts(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("COLUMNS", "300")
     text = render(made(2), terminal=True)
     assert "\x1b[" in text
-    for fact in ("nic/slow", "host-only", "17.81 Mpps", "Why there", "exact check passed"):
+    for fact in ("nic/slow", "host-only", "15.58 Mpps", "Why there", "exact check passed"):
         assert fact in text
 
 
@@ -79,9 +79,9 @@ def test_equal_plans_do_not_differ() -> None:
 def test_differences_are_named() -> None:
     text = diff(made(None, 5e6), made(None, 16e6))
     assert "asked: 5.00 Mpps -> 16.00 Mpps" in text
-    assert "host cores: 0 -> 2" in text or "host cores: 0 -> 1" in text
-    assert "state hits: nic/fast -> host/dram" in text
-    assert "1 block nic -> host: line 11: known part 1 (conns.main hit)" in text
+    assert f"host cores: 0 -> {made(None, 16e6).cores}" in text
+    assert "state conns: nic/fast -> host/dram" in text
+    assert re.search(r"\d blocks nic -> host: .*known \(conns.main hit\)", text)
     assert "latency at the asked rate: 0.2 us -> " in text
     assert "host work: 0.00 cores -> " in text
     fewer = replace(made(2), states=made(2).states[1:])
@@ -104,8 +104,8 @@ def test_plans_of_two_programs_are_not_compared() -> None:
 
 def test_differences_and_reasons_for_programs() -> None:
     found = differences(made(None, 5e6), made(None, 16e6))
-    assert found["states"] == {"hits": ["nic/fast", "host/dram"]}
-    assert found["blocks"] == {"known part 1 (conns.main hit)": ["nic", "host"]}
+    assert found["states"]["conns"] == ["nic/fast", "host/dram"]
+    assert found["blocks"]["known (conns.main hit)"] == ["nic", "host"]
     assert found["cores"] == [0, made(None, 16e6).cores]
     assert differences(made(2), made(2)) == {}
     told = explained(made(2), "conns")

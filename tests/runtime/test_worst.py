@@ -15,7 +15,6 @@ from cora.analysis.profile import Profile
 from cora.ir.nodes import Program
 from cora.models.registry import get
 from cora.partition.instance import build
-from cora.partition.placement import demand_of
 from cora.partition.planner import placement_of
 from cora.partition.ways import Traffic
 from cora.partition.worst import Costs, all_entries, ranked, states_met
@@ -52,7 +51,7 @@ def test_paths_weighted_by_the_profile_cost_what_the_plan_does() -> None:
     total = sum(p.packets / profile.packets * row for p, row in zip(profile.paths, demands, strict=True))
     dying = sum(u.expiries for u in profile.states.values())
     assert dying == 0, "the capture is shorter than any time-out, so that no entry dies"
-    assert total == pytest.approx(demand_of(instance, placement), rel=1e-9)
+    assert total == pytest.approx(placement.demand, rel=1e-9)
 
 
 @pytest.mark.needs("gcc")
