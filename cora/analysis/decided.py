@@ -28,7 +28,7 @@ from cora.analysis.rules import (
     holds,
 )
 from cora.analysis.sharding import Reason, align, key_fields, part_of, sharding_of
-from cora.analysis.symbolic import Environment, Evaluator, Expr, Expressions, along, number_of, shown
+from cora.analysis.symbolic import Environment, Evaluator, Expr, Expressions, along, nodes_in, number_of, shown
 from cora.ir import nodes
 from cora.ir.nodes import Block, Instruction, Program
 from cora.ir.span import Span
@@ -86,6 +86,8 @@ class _Resolved:
     # Conditions and values that still depend on the packet in a way no rule can ask for.
     open: list[_Condition] = field(default_factory=list)
     impossible: _Condition | None = None
+    # Conditions dealt with, as parts of several come again.
+    seen: set[tuple[Expr, bool]] = field(default_factory=set)
 
 
 class _Path(Evaluator):
@@ -369,6 +371,9 @@ class _Decision:
 
     def _settle(self, need: _Condition, found: _Resolved) -> None:
         expr, truth = need.expr, need.truth
+        if (expr, truth) in found.seen:
+            return
+        found.seen.add((expr, truth))
         if expr.constant is not None:
             if bool(expr.constant) != truth:
                 found.impossible = found.impossible or need
@@ -452,13 +457,13 @@ def _is_size(expr: Expr) -> bool:
     return expr.op == "meta" and expr.detail == ("size",)
 
 
+def _has(expr: Expr, op: str) -> bool:
+    return any(part.op == op for part in nodes_in(expr))
+
+
 def _fixed(expr: Expr) -> bool:
     """Whether a value is known once the entry is."""
-    return all(leaf.op == "entry" for leaf in expr.leaves) and "overlay" not in _operators(expr)
-
-
-def _operators(expr: Expr) -> set[str]:
-    return {expr.op}.union(*(_operators(o) for o in expr.operands))
+    return all(leaf.op == "entry" for leaf in expr.leaves) and not _has(expr, "overlay")
 
 
 def _moved(expr: Expr) -> tuple[tuple[str, str], int] | None:
@@ -507,7 +512,7 @@ def _match_either(need: _Condition) -> Match | None:
     if not _is_field(leaf):
         return None
     most = (1 << leaf.bits) - 1
-    ranges = _set_of(need.expr, leaf, most)
+    ranges = _set_of(need.expr, leaf, most, {})
     if ranges is None:
         return None
     header, name = ("meta", "port") if leaf.op == "meta" else leaf.detail
@@ -516,17 +521,29 @@ def _match_either(need: _Condition) -> Match | None:
     return Match(str(header), str(name), most, ranges, "", False, need.span)
 
 
-def _set_of(expr: Expr, leaf: Expr, most: int) -> tuple[Interval, ...] | None:
-    """The values of a field that meet a condition, None where they are no ranges of the whole field."""
+_Ranges = tuple[Interval, ...] | None
+
+
+def _set_of(expr: Expr, leaf: Expr, most: int, known: dict[Expr, _Ranges]) -> _Ranges:
+    """The values of a field that meet a condition, None where they are no ranges of the whole field.
+
+    ``known``: what was found of parts that come several times.
+    """
+    if expr not in known:
+        known[expr] = _worked_out(expr, leaf, most, known)
+    return known[expr]
+
+
+def _worked_out(expr: Expr, leaf: Expr, most: int, known: dict[Expr, _Ranges]) -> _Ranges:
     if expr.op in ("and", "or"):
-        one, other = (_set_of(o, leaf, most) for o in expr.operands)
+        one, other = (_set_of(o, leaf, most, known) for o in expr.operands)
         if one is None or other is None:
             return None
         if expr.op == "and":
             return _cut(one, other)
         return _complement(_cut(_complement(one, most), _complement(other, most)), most)
     if expr.op == "invert" and expr.bits == 1:
-        inner = _set_of(expr.operands[0], leaf, most)
+        inner = _set_of(expr.operands[0], leaf, most, known)
         return None if inner is None else _complement(inner, most)
     if expr.op in ("eq", "ne", "lt", "le", "gt", "ge") and expr.operands[0] is leaf:
         number = expr.operands[1].constant
@@ -581,7 +598,7 @@ def _satisfiable(guards: Sequence[Guard], tables: dict[Expr, list[int]]) -> bool
     for guard in guards:
         if len(guard.condition.leaves) == 1:
             (leaf,) = guard.condition.leaves
-            if leaf.bits <= _TRIED_BITS and "table" not in _operators(guard.condition):
+            if leaf.bits <= _TRIED_BITS and not _has(guard.condition, "table"):
                 by_field.setdefault(leaf, []).append(guard)
     for leaf, some in by_field.items():
         wanted = [(_table(g.condition, leaf, tables), g.holds) for g in some]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from cora.analysis.accesses import accesses_of, components_of
-from cora.analysis.symbolic import Environment, Evaluator, Expr, along, is_upper, over_all_paths, shown
+from cora.analysis.symbolic import Environment, Evaluator, Expr, along, is_upper, nodes_in, over_all_paths, shown
 from cora.ir import nodes
 from cora.ir.cfg import available_headers
 from cora.ir.nodes import Block, Instruction, Lookup, Police, Program, State, Terminator, successors
@@ -603,7 +603,7 @@ def unknown_leaf(expr: Expr) -> Expr | None:
 
 def _differs(expr: Expr) -> bool:
     """Whether a value is another one by the way taken."""
-    return expr.op == "varies" or any(_differs(o) for o in expr.operands)
+    return any(part.op == "varies" for part in nodes_in(expr))
 
 
 def _from(leaf: Expr) -> str:

@@ -78,7 +78,8 @@ class _Search:
         self.component = component
         self.declared = [s for s in component.states if isinstance(s, nodes.MapState | nodes.MeterState)]
         # Anchors that the card can lead packets to: all of the key is in the packet's own headers.
-        self.led = [a for a in component.anchors.values() if a.plain and not a.quoted and a.always]
+        self.led = [a for a in component.anchors.values()
+                    if a.plain and not a.quoted and a.always and not any(p.header == "meta" for p in a.parts)]
         self.chosen: list[SteeringKey] = []
 
     def steering(self) -> Steering:

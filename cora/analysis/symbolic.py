@@ -7,7 +7,7 @@ values, either along one path or over all paths at once, where a value that diff
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cora.ir import nodes
@@ -23,7 +23,7 @@ from cora.ir.types import BOOL, Bool, EntryRef, UInt, bits_of
 LEAVES = frozenset(("field", "meta", "entry", "unknown"))
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Expr:
     """An expression; equal ones of one `Expressions` are one object.
 
@@ -36,6 +36,9 @@ class Expr:
     detail: tuple[str | int, ...]
     bits: int
     leaves: frozenset[Expr]
+
+    def __repr__(self) -> str:
+        return f"<{shown(self)}>"
 
     @property
     def constant(self) -> int | None:
@@ -294,8 +297,31 @@ def is_upper(header: str) -> bool:
     return _BASES.get(header) == "l4"
 
 
+def nodes_in(expr: Expr) -> Iterator[Expr]:
+    """An expression and all its parts, each once."""
+    seen = {expr}
+    pending = [expr]
+    while pending:
+        node = pending.pop()
+        yield node
+        for operand in node.operands:
+            if operand not in seen:
+                seen.add(operand)
+                pending.append(operand)
+
+
+# Longer expressions are told by what they are computed from.
+_MOST_SHOWN = 25
+
+
 def shown(expr: Expr) -> str:
     """An expression for people, near to how it is written in a program."""
+    if sum(1 + len(n.operands) for n in nodes_in(expr)) > 2 * _MOST_SHOWN:
+        return f"a value computed from {', '.join(sorted(_shown(leaf) for leaf in expr.leaves))}"
+    return _shown(expr)
+
+
+def _shown(expr: Expr) -> str:
     if expr.op == "const":
         return str(expr.constant)
     if expr.op == "field":
@@ -306,7 +332,7 @@ def shown(expr: Expr) -> str:
         return f"{expr.detail[1]}'s {expr.detail[2]}"
     if expr.op in ("unknown", "varies", "overlay"):
         return "a value that differs by the way taken" if expr.op == "varies" else "a value not known before"
-    parts = [shown(o) for o in expr.operands]
+    parts = [_shown(o) for o in expr.operands]
     if expr.op in ("table", "hits"):
         inside = f"{expr.detail[0]}[{', '.join(parts)}]"
         return f"{inside}.{expr.detail[1]}" if expr.op == "table" else f"whether {inside} hits"

@@ -72,6 +72,7 @@ class Watched:
         self.buckets: dict[tuple[str, tuple[int, ...]], int] = {}
         # What the tables were asked during the current packet, in order.
         self.heard: list[tuple[str, Any]] = []
+        self.asked: set[tuple[str, str, tuple[int, ...]]] = set()
         states = self.engine._states
         for name, table in states.maps.items():
             self._listen_map(name, table)
@@ -83,7 +84,10 @@ class Watched:
 
         def looked_up(key: str, operands: tuple[int, ...]) -> Entry | None:
             found = lookup(key, operands)
-            if found is None and self.planting is not None and self.planting.random() < 0.5:
+            # No entry appears while a packet is processed: what it asked for before is not made now.
+            fresh = (name, key, operands) not in self.asked
+            self.asked.add((name, key, operands))
+            if found is None and fresh and self.planting is not None and self.planting.random() < 0.5:
                 found = self._planted(table, key, operands)
             self.heard.append((name, None if found is None else self._snapshot(found)))
             return found
@@ -130,6 +134,7 @@ class Watched:
         """Run one packet; held fragments that it releases are passages of their own."""
         steps: list[TraceStep] = []
         self.heard = []
+        self.asked = set()
         events = self.engine.process(packet.port, packet.time_ns, packet.frame, packet.wirelen, steps)
         heard = iter(self.heard)
         passage: Passage | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from sharding_kit import EXAMPLES, SHIPPED, shipped, written
 
+from cora.analysis.decided import decide
 from cora.analysis.paths import Path, number_paths, path_of
 from cora.analysis.sharding import Alignment, Reason, Sharding, align, copyable, sharding_of
 from cora.ir import nodes
@@ -208,6 +209,17 @@ def test_ports_of_followers_come_from_the_tracker() -> None:
         found = align(program, "rates", path.blocks, path.outcomes)
         assert found.anchor is None
         assert "fragment" in found.reason
+
+
+def test_values_computed_from_each_other_do_not_multiply() -> None:
+    """Each of sixty values has the one before it twice; a walk over the tree would never end."""
+    lines = ("var k: u32 = u32(p.ip.src); var b: bool = p.ip.ttl > 3;"
+             + "k = k * k + k; b = b && (b || p.ip.ttl > 9);" * 60)
+    program = small(lines + "lookup conns[ipv4(k)] { hit e { if b { e.n = 1; } } } forward outside;")
+    assert parts_of(conns(program)) == [("a value computed from ipv4.src",)]
+    for path, found in aligned(program, "conns"):
+        if found.aligned:
+            assert isinstance(decide(program, "conns", path.blocks, path.outcomes), Reason)
 
 
 # --- refusals ---
