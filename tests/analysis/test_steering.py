@@ -98,6 +98,18 @@ def test_computed_keys_are_not_steered_by() -> None:
     assert not found.divides
 
 
+def test_the_card_does_not_steer_by_time() -> None:
+    """The smallest form of what random program 656 showed."""
+    found = hosts("lookup hosts[ipv4(u32(u64(now)))] { hit e { e.n = 1; } }", "")
+    assert not found.keys
+    text = ("nf t { port a: wire; port b: wire; meter m { key at: u32; rate 1000; burst 2000B; capacity 10; } "
+            "fragments drop; on a(p: eth) { police m[p.size] { green { } red { drop \"r\"; } full { drop \"f\"; } } "
+            "forward b; } on b(p: eth) { forward a; } }")
+    found = steering_of(written(text), "m")
+    assert not found.keys
+    assert found.meeting == ""
+
+
 def test_per_shard_divides() -> None:
     text = ("nf t { port a: wire; port b: wire; "
             "map hosts { entry { a: ipv4, n: u32 } key = a; capacity 10; per_shard; }"
