@@ -70,7 +70,7 @@ class _Chains:
     def sized(self, cost: np.ndarray) -> tuple[Resource, ...]:
         """Rates for which the cycles at NIC and Arm carry a part of the work, and their memories a part of the uses."""
         uses = sum(often for _, _, often in self.states)
-        rates = (0.55 * cost[:, 0, 0].sum() * RATE, 1.2 * uses * RATE, 0.3 * cost[:, 1, 2].sum() * RATE)
+        rates = (0.35 * cost[:, 0, 0].sum() * RATE, 1.2 * uses * RATE, 0.2 * cost[:, 1, 2].sum() * RATE)
         found = dict(zip(("nic-cycles", "nic-memory", "arm-cycles"), rates, strict=True))
         return tuple(Resource(r.name, found.get(r.name, r.rate), r.unit, r.place, r.scales, r.servers, r.room)
                      for r in self.resources)

@@ -12,7 +12,7 @@ every cut holds for all assignments, so bounds stay bounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -94,13 +94,15 @@ class Model:
         self._copies()
         self._orders()
         self._visits()
+        self.room_rows = np.full(len(problem.stores) + len(problem.ceilings) + len(problem.code), -1, np.intp)
         self._groups()
         if setting.memory:
             self._stores()
         self.columns = self.build.columns
+        self.structure = self.build.rows
         self._demand()
         self._loads()
-        program = self.build.program()
+        self.program = program = self.build.program()
         self.integer = np.flatnonzero(program.integer)
         self.variables, self.rows = len(program.lower), len(program.row_lower)
         self.impossible = bool(~self.allowed.any(axis=1).all()) or program.impossible
@@ -192,17 +194,28 @@ class Model:
             self._beyond(rows, source[said], place, -1.0)
 
     def _whole(self) -> None:
-        for state, columns in zip(self.problem.whole, self.options, strict=True):
-            where = np.array([o.place for o in state.options])
-            self._entries(self._rows(1, 1.0, 1.0), columns, 1.0)
-            if self.setting.cores == 0:
-                self._entries(self._rows(1, high=0.0), columns[where == self.problem.host], 1.0)
-            units = np.array(state.units, np.intp)
-            for place in dict.fromkeys(self.problem.physical):
-                rows = self._rows(len(units), 0.0, 0.0)
-                self._at_physical(rows, units, place, 1.0)
-                for column in columns[where == place]:
-                    self.build.add_entries(rows, np.full(len(units), column), np.full(len(units), -1.0))
+        """One option a state; and at each physical place a user is there exactly when an option there is chosen."""
+        states = self.problem.whole
+        if not states:
+            return
+        columns = np.concatenate(self.options)
+        owner = np.repeat(np.arange(len(states)), [len(c) for c in self.options])
+        where = np.array([o.place for s in states for o in s.options], np.intp)
+        one = self._rows(len(states), 1.0, 1.0)
+        self.build.add_entries(one[owner], columns, np.ones(len(columns)))
+        if self.setting.cores == 0:
+            self._entries(self._rows(1, high=0.0), columns[where == self.problem.host], 1.0)
+        users = np.array([u for s in states for u in s.units], np.intp)
+        first = np.cumsum([0, *(len(s.units) for s in states)])
+        for place in dict.fromkeys(self.problem.physical):
+            rows = self._rows(len(users), 0.0, 0.0)
+            self._at_physical(rows, users, place, 1.0)
+            here = where == place
+            times = np.diff(first)[owner[here]]
+            # Each option stands in the rows of all users of its state.
+            start = np.repeat(first[owner[here]] - np.concatenate([[0], np.cumsum(times)[:-1]]), times)
+            of_rows = rows[start + np.arange(len(start))]
+            self.build.add_entries(of_rows, np.repeat(columns[here], times), np.full(len(of_rows), -1.0))
 
     def _copies(self) -> None:
         """w[i,o] for user i and option o; y[o] where a place has more than one way, or a copy takes room."""
@@ -262,6 +275,7 @@ class Model:
                 continue
             scale = max(store.capacity, 1)
             row = self._rows(1, high=store.capacity / scale)
+            self.room_rows[len(self.problem.stores) + len(self.problem.ceilings) + number] = row[0]
             # Code of one unit alone needs no column of its own.
             alone = np.array([(*units, size) for units, size in sizes.items() if len(units) == 1], float).reshape(-1, 2)
             for virtual in np.flatnonzero(np.array(self.problem.physical) == store.place):
@@ -285,11 +299,13 @@ class Model:
         store, amount = np.array([o.store for o in options], np.intp), np.array([o.amount for o in options], float)
         limits: list[tuple[tuple[int, ...], int]] = [((i,), s.capacity) for i, s in enumerate(self.problem.stores)]
         limits += [(c.stores, c.capacity) for c in self.problem.ceilings]
-        for members, capacity in limits:
+        for i, (members, capacity) in enumerate(limits):
             there = np.isin(store, members) & (amount > 0)
             if amount[there].sum() > capacity:
                 scale = max(capacity, 1)
-                self._entries(self._rows(1, high=capacity / scale), number[there], amount[there] / scale)
+                row = self._rows(1, high=capacity / scale)
+                self.room_rows[i] = row[0]
+                self._entries(row, number[there], amount[there] / scale)
 
     # What it uses.
 
@@ -307,8 +323,8 @@ class Model:
         self.constant = problem.base + (by_place * self.fixed[:, : self.spots, None])[~free].sum(axis=0)
         self.used = np.zeros((self.columns, len(problem.base)))
         np.add.at(self.used, self.column[:, : self.spots][free], by_place[free])
-        for state, columns in zip(problem.whole, self.options, strict=True):
-            self.used[columns] = [o.cost for o in state.options]
+        if problem.whole:
+            self.used[np.concatenate(self.options)] = [o.cost for s in problem.whole for o in s.options]
         for copied, used in zip(problem.copied, self.accesses, strict=True):
             for option, columns in zip(copied.options, used.T, strict=True):
                 self.used[columns] = option.cost
@@ -322,6 +338,8 @@ class Model:
         available = np.array([r.rate * (cores if r.scales else 1) for r in resources])
         self.host, self.load, self.latency, self.queue = self.build.add_columns(4, upper=np.inf)
         self.loads: dict[int, int] = {}
+        self.load_rows: dict[int, int] = {}
+        self.host_rows: dict[int, int] = {}
         for column, resource in enumerate(resources):
             if anything[column] and not available[column]:
                 # Nothing of this resource: whatever uses it is out.
@@ -330,9 +348,11 @@ class Model:
                 (load,) = self.build.add_columns(1, upper=np.inf)
                 self.loads[column] = int(load)
                 scale = self.setting.rate / available[column]
+                self.load_rows[column] = self.build.rows
                 self._sum(self.used[:, column] * scale, self.constant[column] * scale, int(load))
                 self._entries(self._rows(1, low=0.0), np.array([self.load, load]), np.array([1.0, -1.0]))
                 if resource.scales:
+                    self.host_rows[column] = self.build.rows
                     self._entries(self._rows(1, low=0.0), np.array([self.host, load]), np.array([1.0, -float(cores)]))
         # Service adds to the unloaded latency: it is what tells memories apart that nothing waits for.
         service = np.array([*(1e9 * r.servers / r.rate if r.rate else 0.0 for r in resources), 1.0]) * _MICRO
@@ -427,6 +447,15 @@ class Model:
                  ((limits.host, 1.0), (limits.load, 1.0), (limits.latency, _MICRO))]
         self.session.bound_columns(np.array([self.host, self.load, self.latency]), np.zeros(3), np.array(upper))
 
+    def fix(self, fixed: Mapping[int, int]) -> None:
+        """Bound the columns of units to a place each, and of all others not."""
+        lower, upper = np.zeros(len(self.integer)), np.ones(len(self.integer))
+        for unit, place in fixed.items():
+            for beyond in range(1, self.spots):
+                there = self.integer == self.column[unit, beyond]
+                lower[there] = upper[there] = float(place >= beyond)
+        self.session.bound_columns(self.integer, lower, upper)
+
     def value(self, goal: Goal, objective: float) -> float:
         """An objective of the program in the goal's own unit (latency in nanoseconds)."""
         return objective / _MICRO if goal == "latency" else objective
@@ -487,7 +516,10 @@ class Model:
         return values
 
     def latency_of(self, demand: Vector) -> float:
-        """Nanoseconds of the mean packet as this program counts them."""
+        """Nanoseconds of the mean packet as this program counts them; infinite where something used is not there."""
+        loads = utilisation(self.problem, demand, self.setting.cores, self.setting.rate)
+        if math.isinf(loads.max(initial=0.0)):
+            return math.inf
         if self.setting.latency_rate is not None:
             return latency_of(self.problem, demand, self.setting.cores, self.setting.latency_rate).total
         service = [1e9 * r.servers / r.rate if r.rate else 0.0 for r in self.problem.resources]

@@ -51,6 +51,15 @@ class MixedProgram:
         return bool((empty & ((self.row_lower > _ROUNDING) | (self.row_upper < -_ROUNDING))).any())
 
 
+def only_rows(program: MixedProgram, rows: Ints) -> MixedProgram:
+    """The program with these of its rows."""
+    lengths = program.start[rows + 1] - program.start[rows]
+    start = np.concatenate([np.zeros(1, np.intp), np.cumsum(lengths)])
+    entries = np.repeat(program.start[rows] - start[:-1], lengths) + np.arange(start[-1])
+    return MixedProgram(program.lower, program.upper, program.integer, program.row_lower[rows],
+                        program.row_upper[rows], start, program.index[entries], program.value[entries])
+
+
 class Builder:
     """Collects columns and rows in bulk."""
 
@@ -133,10 +142,12 @@ def session(program: MixedProgram, solver: str) -> Session:
     Raises:
         CoraError: `Kind.SOLVER` when the solver is not there.
     """
-    return _Highs(program) if solver == "highs" else _Pulp(program, solver)
+    return Highs(program) if solver == "highs" else _Pulp(program, solver)
 
 
-class _Highs(Session):
+class Highs(Session):
+    """A session with HiGHS, which also tells duals and lets rows be taken out."""
+
     def __init__(self, program: MixedProgram) -> None:
         try:
             import highspy
@@ -212,6 +223,15 @@ class _Highs(Session):
         if bound is not None and not np.isfinite(bound):
             bound = None
         return Outcome(found, values, value, bound, time.perf_counter() - began)
+
+    def prices(self) -> tuple[Floats, Floats]:
+        """Duals of the rows and reduced costs of the columns of the last relaxed run."""
+        found = self.highs.getSolution()
+        return np.asarray(found.row_dual), np.asarray(found.col_dual)
+
+    def resume_quickly(self) -> None:
+        """Make runs after small changes cheap: do not work out exact weights of edges first."""
+        self.highs.setOptionValue("simplex_dual_edge_weight_strategy", 1)
 
     def _relax(self, relaxed: bool) -> None:
         wanted = not relaxed and len(self.whole) > 0

@@ -18,7 +18,9 @@ from dataclasses import dataclass, field, replace
 
 from cora.partition.evaluate import ROOM, demand_of, host_cycles, load_of, norm, uses_host, utilisation
 from cora.partition.exact import broken_rules
+from cora.partition.fast import Task, quick, weights_of
 from cora.partition.integer import Goal, Limits, Model, Setting
+from cora.partition.mixed import GAP
 from cora.partition.problem import Assignment, Problem, Vector
 
 # The tangent cuts stop when the true value is within this of the proven bound (0.1 % is what a plan promises).
@@ -31,6 +33,9 @@ _RELAXED_ROUNDS = 12
 _BETTER = 1e-5
 # Host cores of work below which a solver's tolerance may hide that no core is needed at all: then that is tried.
 _LITTLE_WORK = 1e-2
+# Columns from which on a program is large, and the share of the time that the fast search then gets.
+_LARGE = 1500
+_QUICKLY = 0.2
 
 
 class OutOfTime(Exception):
@@ -93,7 +98,8 @@ class _Top:
 class Optimiser:
     """One question with one solver under one time limit (seconds, for everything together).
 
-    ``known``: assignments at hand with their variants; illegal ones are passed over.
+    ``known``: assignments at hand with their variants; illegal ones are passed over. ``gap``: relative distance to the
+    proven bound that is good enough.
     """
 
     problems: Sequence[Problem]
@@ -101,6 +107,7 @@ class Optimiser:
     time_limit: float
     wishes: Wishes = Wishes()
     known: Sequence[tuple[int, Assignment]] = ()
+    gap: float = GAP
     stages: list[Stage] = field(default_factory=list)
     variables: int = 0
     rows: int = 0
@@ -141,6 +148,10 @@ class Optimiser:
                     model.cut_load(loads)
         return self.models[key]
 
+    def better(self, value: float) -> float:
+        """What an assignment has to be below to be worth finding."""
+        return value - max(max(_BETTER, self.gap) * abs(value), 1e-9)
+
     # One goal.
 
     def best(self, goal: Goal, setting: Setting, limits: Limits, name: str) -> Found | None:
@@ -154,10 +165,12 @@ class Optimiser:
         waiting = sorted(self._bounds(goal, setting, limits, top))
         bound = math.inf
         for low, variant in waiting:
-            if top is not None and low >= _better(top.value):
+            if top is not None and low >= self.better(top.value):
                 bound = min(bound, low)
                 break
-            candidate, proven = self._solve(self.model(variant, setting), variant, goal, limits, top)
+            model = self.model(variant, setting)
+            solve = self._solve_in_parts if model.variables > _LARGE and self.solver == "highs" else self._solve
+            candidate, proven = solve(model, variant, goal, limits, top)
             top = candidate if candidate is not None and (top is None or candidate.value < top.value) else top
             bound = min(bound, max(low, -math.inf if proven is None else proven))
         if top is None:
@@ -195,7 +208,10 @@ class Optimiser:
 
     def _relaxed(self, variant: int, goal: Goal, setting: Setting, limits: Limits, top: _Top | None) -> float | None:
         """The relaxation's value with cuts until it changes little or is beyond the best so far; None: impossible."""
-        model, low = self.model(variant, setting), -math.inf
+        return self._relaxation(self.model(variant, setting), goal, limits, top)
+
+    def _relaxation(self, model: Model, goal: Goal, limits: Limits, top: _Top | None) -> float | None:
+        low = -math.inf
         for _ in range(_RELAXED_ROUNDS):
             if self.rest() <= 0:
                 return low
@@ -207,7 +223,7 @@ class Optimiser:
                 return low
             low = max(low, model.value(goal, outcome.objective))
             loads = model.loads_in(outcome.values)
-            if top is not None and low >= _better(top.value):
+            if top is not None and low >= self.better(top.value):
                 return low
             if not _cut_relaxed(model, goal, limits, outcome.values, loads):
                 return low
@@ -217,22 +233,23 @@ class Optimiser:
                ) -> tuple[_Top | None, float | None]:
         """The best of one variant that is better than the best so far, and what is proven for the variant.
 
-        (None, infinity): none is better or there is none at all; (None, None): no time.
+        (None, infinity): there is none at all; (None, None): no time.
         """
         best: _Top | None = None
         bound: float | None = None
         given = _inner(limits)
         if top is not None:
             limit: float | None = getattr(given, goal)
-            given = replace(given, **{goal: min(_better(top.value), math.inf if limit is None else limit)})
+            given = replace(given, **{goal: min(self.better(top.value), math.inf if limit is None else limit)})
         last: Assignment | None = None
         for _ in range(_ROUNDS):
             if self.rest() <= 0:
                 break
             self.solves += 1
-            outcome = model.solve(goal, given, self.rest())
+            outcome = model.solve(goal, given, self.rest(), gap=self.gap)
             if outcome.status == "infeasible":
-                return best, math.inf if best is None else best.value
+                none = math.inf if top is None else self.better(top.value)
+                return best, none if best is None else min(none, best.value)
             if outcome.bound is not None:
                 low = model.value(goal, outcome.bound)
                 bound = low if bound is None else max(bound, low)
@@ -243,7 +260,8 @@ class Optimiser:
                 within = _meets(model, found.demand, limits)
                 if within and (best is None or value < best.value):
                     best = _Top(value, found)
-                if within and (goal == "host" or (bound is not None and value <= bound * (1 + CUT_GAP) + 1e-12)):
+                near = bound is not None and value <= bound * (1 + max(CUT_GAP, self.gap)) + 1e-12
+                if within and (goal == "host" or near):
                     break
                 if outcome.status != "optimal":
                     break
@@ -255,6 +273,42 @@ class Optimiser:
             if outcome.status != "optimal":
                 break
         return best, bound
+
+    def _solve_in_parts(self, model: Model, variant: int, goal: Goal, limits: Limits, top: _Top | None
+                        ) -> tuple[_Top | None, float | None]:
+        """As `_solve` for a large problem: first by the fast search, then one place of its heaviest unit after the
+        other. What all packets share is what the relaxation halves, and no solver knows it."""
+        quickly = quick(model.problem, Task(model.setting, goal, limits), _QUICKLY * self.rest(), bounded=False)
+        best: _Top | None = None
+        if quickly.assignment is not None:
+            found = self.keep(variant, quickly.assignment)
+            value = model.worth(goal, found.demand)
+            if _meets(model, found.demand, limits) and (top is None or value < top.value):
+                top = best = _Top(value, found)
+        bound = math.inf
+        for low, fixed in self._parts(model, goal, limits, top):
+            if top is not None and low >= self.better(top.value):
+                bound = min(bound, low)
+                continue
+            model.fix(fixed)
+            candidate, proven = self._solve(model, variant, goal, limits, top)
+            if candidate is not None and (top is None or candidate.value < top.value):
+                top = best = candidate
+            bound = min(bound, max(low, -math.inf if proven is None else proven))
+        model.fix({})
+        return best, bound
+
+    def _parts(self, model: Model, goal: Goal, limits: Limits, top: _Top | None) -> list[tuple[float, dict[int, int]]]:
+        """The places of the heaviest unit with a bound for each, the least first; impossible ones are left out."""
+        unit = int(weights_of(model.problem).argmax())
+        found = []
+        for place in model.allowed[unit].nonzero()[0]:
+            fixed = {unit: int(place)}
+            model.fix(fixed)
+            low = self._relaxation(model, goal, limits, top)
+            if low is not None:
+                found.append((low, fixed))
+        return sorted(found, key=lambda part: part[0])
 
     # The questions.
 
@@ -361,11 +415,6 @@ class Optimiser:
             if not uses_host(self.problems[free.variant], free.assignment):
                 return free
         return self.improved(found, "latency", setting, Limits(load, _loosened(host)), "latency")
-
-
-def _better(value: float) -> float:
-    """What an assignment has to be below to be worth finding."""
-    return value - max(_BETTER * abs(value), 1e-9)
 
 
 def _inner(limits: Limits) -> Limits:

@@ -209,6 +209,8 @@ def judged(problem: Problem, assignment: Assignment, demand: list[float], cores:
         work = max(work, RATE * used / resource.rate if resource.scales else 0.0)
     load = sum(s**problem.exponent for s in shares) ** (1 / problem.exponent)
     uses = {r.name: d for r, d in zip(problem.resources, demand, strict=False)}
+    if math.isinf(load):
+        return Judged(assignment, math.inf, work, math.inf)
     if queueing:
         time = latency(demand[-1], uses, problem.resources, RATE, cores).total
     else:
