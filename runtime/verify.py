@@ -11,7 +11,7 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ import numpy as np
 from cora.emit.part import emit_split
 from cora.engine.native import NativeEngine, Records
 from cora.engine.results import Dropped, Event, Options, Output, RunSummary, StateDump, first_difference
-from cora.engine.split import SplitEngine, Statistics
+from cora.engine.split import SplitEngine, StandStill, Statistics
 from cora.errors import Kind, fail
 from cora.ir.nodes import MapState, MeterState, Program
 from cora.ir.parts import Split
@@ -162,6 +162,8 @@ class _Run:
         self.difference: Difference | None = None
         self.stopped = False
         self.digest = hashlib.sha256()
+        # Where no state asks for order, packets overtaken within their flow are told but no difference.
+        self.strict = any(s.strict_order for s in split.program.states if isinstance(s, MapState | MeterState))
         # Packets whose frames random traffic comes back to.
         self.known: list[Packet] = []
 
@@ -190,8 +192,12 @@ class _Run:
 
     def once(self, traffic: Traffic, seed: int, unsplit: _Unsplit) -> tuple[Statistics, Difference | None]:
         with SplitEngine(self.split, self.options, chance=seed, fault=self.fault) as engine:
-            engine.run(traffic.batches)
-            engine.finish()
+            try:
+                engine.run(traffic.batches)
+                engine.finish()
+            except StandStill:
+                return engine.statistics(), Difference(traffic.name, seed, None, "progress",
+                                                       "the places wait for each other", "goes on")
             statistics = engine.statistics()
             packet = _first_unequal(engine.digests(), unsplit.digests)
             if packet is not None:
@@ -206,7 +212,7 @@ class _Run:
         if state is not None:
             return Difference(traffic.name, seed, None, "state (split against unsplit)", state, "")
         found = engine.statistics()
-        if found.overtaken:
+        if found.overtaken and self.strict:
             return Difference(traffic.name, seed, engine.overtaken(), "order within a flow",
                               f"{found.overtaken} packets left after later ones of their flow", "in order of arrival")
         if found.left or found.stray:
@@ -220,8 +226,10 @@ class _Run:
         with NativeEngine(self.split.program, self.options) as plain:
             wanted = [e for e in plain.run_events(traffic.batches) if e.index == packet]
         with SplitEngine(self.split, self.options, chance=seed, fault=self.fault) as engine:
-            events = [e for e in engine.run_events(traffic.batches) if e.index == packet]
-            events += [e for e in engine.finish("events") if e.index == packet]
+            events: list[Event] = []
+            with suppress(StandStill):
+                events += [e for e in engine.run_events(traffic.batches) if e.index == packet]
+                events += [e for e in engine.finish("events") if e.index == packet]
         return Difference(traffic.name, seed, packet, "what became of a packet", _shown(events), _shown(wanted),
                           tuple(self.lines(traffic, packet)))
 

@@ -7,7 +7,7 @@ by messages only: every place is a file of its own with tables of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cora.emit import c
 from cora.emit.body import Body, block_comment, results_of
@@ -214,6 +214,10 @@ class PartDialect(HostDialect):
         # The label of the block whose terminator is being written.
         self.label = ""
         pools = {s.name: s for s in part.program.states if isinstance(s, PoolState)}
+        for copied in part.program.states:
+            # A map that packets never change has no entries, and its pool is elsewhere.
+            if isinstance(copied, MapState) and part.roles[copied.name] == "copy":
+                self.maps[copied.name] = HostMap(replace(copied, allocs=()), self.names, {}, checked=False)
         for name, number in self.numbers.items():
             role = part.roles.get(name)
             entries = split.lendings[number].entries
@@ -411,6 +415,7 @@ def _world(split: Split) -> str:
         *(f"extern const struct cora_place_ops cora_place_{p.number};" for p in split.parts),
         f"static const struct cora_place_ops *const cora_places[] = {{{places}}};", *rows,
         f"static const uint64_t *const cora_harm[] = {{{', '.join(f'cora_harm_{p.number}' for p in split.parts)}}};",
+        f"CORA_VALUE static const uint32_t cora_states[] = {_listed(len(p.program.states) for p in split.parts)};",
         "", '#include "split_driver.h"',
     ]
     return "\n".join(lines) + "\n"

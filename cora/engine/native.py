@@ -468,14 +468,14 @@ def run_sanitized(program: Program, packets: Iterable[tuple[int, int, bytes, int
             file.write(struct.pack("=II", option_bits(options), port) + os.urandom(64) + packed_config(program, {}))
             for port, time_ns, frame, wirelen in packets:
                 file.write(struct.pack("=QIIHHI", time_ns, len(frame), wirelen, port, 0, len(frame)) + frame)
-        _run_program(program, binary, inputs, outputs)
+        run_program(program, binary, inputs, outputs)
         sections = list(sections_of(outputs.read_bytes()))
     totals = np.frombuffer(sections[0], np.uint64).tolist()
     return SanitizedRun(list(decode_events(sections[1], reasons_of(program))), summary_of(program, totals),
                         dump_of_rows(program, sections[2:]))
 
 
-def _run_program(program: Program, binary: Path, inputs: Path, outputs: Path) -> None:
+def run_program(program: Program, binary: Path, inputs: Path, outputs: Path) -> None:
     import subprocess  # cost is paid only by sanitized runs
 
     run = subprocess.run([str(binary), str(inputs), str(outputs)], capture_output=True, text=True, errors="replace",

@@ -9,9 +9,11 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+import tempfile
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -19,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cora.emit.c import RUNTIME
-from cora.emit.cbuild import build_shared, load_shared
+from cora.emit.cbuild import build_program, build_shared, load_shared
 from cora.emit.part import emit_split
 from cora.engine.native import (
     RECORD_BYTES,
@@ -28,6 +30,8 @@ from cora.engine.native import (
     file_name_of,
     option_bits,
     packed_config,
+    run_program,
+    sections_of,
     summary_of,
 )
 from cora.engine.results import Event, Options, RunSummary, StateDump
@@ -83,6 +87,10 @@ class Statistics:
         """Both together; of the peaks the higher."""
         sums = {n: getattr(self, n) + getattr(other, n) for n in STATISTICS}
         return Statistics(**{**sums, "peak": max(self.peak, other.peak)})
+
+
+class StandStill(Exception):
+    """Places wait for each other and nobody can go on: a fault of the parts. The engine can only be closed."""
 
 
 class SplitEngine:
@@ -166,6 +174,8 @@ class SplitEngine:
         return list(decode_events(buffer, self._reasons))
 
     def _enough(self, succeeded: bool) -> None:
+        if not succeeded and self._library.cora_split_stuck(self._handle):
+            raise StandStill
         if not succeeded:
             self.close()
             raise fail(Kind.ENGINE_LIMIT, "memory ran out while packets were processed", span=self.program.span,
@@ -207,6 +217,44 @@ class SplitEngine:
         buffer = ctypes.create_string_buffer(max(1, size))
         self._library.cora_split_state_dump(self._handle, place, number, buffer)
         return buffer.raw[:size]
+
+
+@dataclass(frozen=True)
+class SanitizedSplit:
+    """What `run_sanitized` found."""
+
+    events: list[Event]
+    summary: RunSummary
+    state: StateDump
+    statistics: Statistics
+
+
+def run_sanitized(split: Split, packets: Iterable[tuple[int, int, bytes, int]], options: Options = Options(), *,  # noqa: B008
+                  chance: int = 0) -> SanitizedSplit:
+    """Run (port, time, frame, wirelen) packets through the parts in a process under the address and undefined-behaviour
+    sanitizers.
+
+    Raises:
+        CoraError: `Kind.COMPILER_FAILED` and its like; `Kind.ENGINE_LIMIT` with the sanitizer's report of a fault.
+    """
+    flags = (*_SANITIZE, f"-DCORA_PLACES={len(split.parts)}")
+    binary = build_program(f"{file_name_of(split.program)}-split", emit_split(split), flags, include_dirs=[RUNTIME])
+    with tempfile.TemporaryDirectory() as folder:
+        inputs, outputs = Path(folder, "in"), Path(folder, "out")
+        with inputs.open("wb") as file:
+            file.write(struct.pack("=IQ", option_bits(options), chance) + os.urandom(64))
+            file.write(packed_config(split.program, {}))
+            for port, time_ns, frame, wirelen in packets:
+                file.write(struct.pack("=QIIHHI", time_ns, len(frame), wirelen, port, 0, len(frame)) + frame)
+        run_program(split.program, binary, inputs, outputs)
+        sections = list(sections_of(outputs.read_bytes()))
+    totals = np.frombuffer(sections[0], np.uint64).tolist()
+    numbers = struct.unpack(f"={len(STATISTICS)}Q", sections[2])
+    firsts = np.cumsum([0, *(len(p.program.states) for p in split.parts)])
+    rows = merged_rows(split, lambda place, number: sections[3 + firsts[place] + number])
+    return SanitizedSplit(list(decode_events(sections[1], reasons_of(split.program))),
+                          summary_of(split.program, totals), dump_of_rows(split.program, rows),
+                          Statistics(**dict(zip(STATISTICS, numbers, strict=True))))
 
 
 def merged_rows(split: Split, rows: Any) -> list[bytes]:
@@ -251,6 +299,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "cora_split_digests": (_P, [_P, _P]),
     "cora_split_statistics": (_P, [_P]),
     "cora_split_overtaken": (_U64, [_P]),
+    "cora_split_stuck": (ctypes.c_bool, [_P]),
     "cora_split_summary": (None, [_P, _P]),
     "cora_split_state_size": (_SIZE, [_P, _U32, _U32]),
     "cora_split_state_dump": (None, [_P, _U32, _U32, _P]),

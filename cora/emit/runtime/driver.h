@@ -531,7 +531,7 @@ size_t cora_profile_uses(const struct cora_table_profile *t, struct cora_use *ou
 }
 #endif
 
-#ifdef CORA_MAIN
+#if defined(CORA_MAIN) && !defined(CORA_PLACES)
 #include "main.h"
 #endif
 

@@ -7,35 +7,7 @@
 #ifndef CORA_MAIN_H
 #define CORA_MAIN_H
 
-struct cora_main_head {
-    uint64_t time_ns;
-    uint32_t caplen, wirelen;
-    uint16_t port, ethertype;
-    uint32_t stored;
-};
-
-static bool cora_main_packet(FILE *in, struct cora_record *record)
-{
-    struct cora_main_head head;
-    if (fread(&head, sizeof head, 1, in) != 1)
-        return false;
-    uint8_t *bytes = malloc(head.stored ? head.stored : 1);
-    if (!bytes || fread(bytes, 1, head.stored, in) != head.stored) {
-        free(bytes);
-        return false;
-    }
-    *record = (struct cora_record){.time_ns = head.time_ns, .data = (uint64_t)(uintptr_t)bytes, .caplen = head.caplen,
-                                   .wirelen = head.wirelen, .port = head.port, .ethertype = head.ethertype};
-    return true;
-}
-
-static void cora_main_section(FILE *out, const void *bytes, uint64_t size)
-{
-    if (fwrite(&size, sizeof size, 1, out) != 1 || (size && fwrite(bytes, 1, size, out) != size)) {
-        perror("cora: output");
-        exit(2);
-    }
-}
+#include "main_packet.h"
 
 static void cora_main_report(struct cora_engine *E, FILE *out)
 {

@@ -15,8 +15,8 @@ static inline uint64_t cora_flow_mix(uint64_t x, uint64_t y)
     return x ^ x >> 31;
 }
 
-/* Who must not be overtaken: packets of one arrival port, address pair, protocol and port pair. Fragments without ports
- * are told apart by their datagram. */
+/* Who must not be overtaken: packets of one arrival port, address pair, protocol and port pair. Later fragments have no
+ * ports, and what stands there tells them apart for some programs: they are compared with their like only. */
 static inline uint64_t cora_flow_of(const struct cora_packet *p)
 {
     const uint8_t *d = p->data;
@@ -24,24 +24,25 @@ static inline uint64_t cora_flow_of(const struct cora_packet *p)
     uint64_t x = cora_flow_mix(p->port, p->caplen < 14);
     if (p->caplen < 14)
         return x;
-    while (at + 6 <= p->caplen && (cora_get16(d + at) == 0x8100 || cora_get16(d + at) == 0x88a8))
-        at += 4;
     uint16_t type = cora_get16(d + at);
+    for (; (type == 0x8100 || type == 0x88a8 || type == 0x9100) && at + 6 <= p->caplen; type = cora_get16(d + at))
+        at += 4;
     at += 2;
     x = cora_flow_mix(x, type);
     uint32_t l4 = 0;
     if (type == 0x0800 && at + 20 <= p->caplen) {
-        x = cora_flow_mix(cora_flow_mix(x, cora_get64(d + at + 12)), d[at + 9]);
-        if (cora_get16(d + at + 6) & 0x1fff)
-            return cora_flow_mix(x, 1 + cora_get16(d + at + 4));
+        uint16_t offset = cora_get16(d + at + 6) & 0x1fff;
+        x = cora_flow_mix(cora_flow_mix(x, cora_get64(d + at + 12)), (uint64_t)offset << 8 | d[at + 9]);
         l4 = d[at + 9] == 6 || d[at + 9] == 17 ? at + 4u * (d[at] & 15) : 0;
     } else if (type == 0x86dd && at + 40 <= p->caplen) {
         for (int i = 8; i < 40; i += 8)
             x = cora_flow_mix(x, cora_get64(d + at + i));
         x = cora_flow_mix(x, d[at + 6]);
-        if (d[at + 6] == 44 && at + 48 <= p->caplen)
-            return cora_flow_mix(x, 1 + (uint64_t)cora_get32(d + at + 44));
         l4 = d[at + 6] == 6 || d[at + 6] == 17 ? at + 40 : 0;
+        if (d[at + 6] == 44 && at + 48 <= p->caplen) {
+            x = cora_flow_mix(x, cora_get64(d + at + 40));
+            l4 = at + 48;
+        }
     } else {
         return cora_flow_mix(cora_flow_mix(x, cora_get48(d)), cora_get48(d + 6));
     }

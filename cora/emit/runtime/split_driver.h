@@ -40,6 +40,7 @@ struct cora_world {
     const struct cora_record *next, *end; /* packets yet to come */
     uint64_t arrived, clock, serial;
     uint64_t statistics[CORA_STATISTICS];
+    bool stuck;
     uint64_t overtaken_first; /* number of the first packet that left too late, and 1 */
     struct cora_flows flows;
     struct cora_digests digests;
@@ -311,12 +312,19 @@ static bool cora_advance(struct cora_world *w, uint32_t limit)
     return false;
 }
 
+/* Nobody can go on although packets or answers are waited for: a fault, told to the caller. */
+CORA_COLD void cora_stand_still(struct cora_world *w)
+{
+    w->stuck = true;
+    if (cora_split_rescue)
+        longjmp(*cora_split_rescue, 1);
+    abort();
+}
+
 void cora_world_wait(struct cora_world *w, uint32_t place)
 {
-    if (cora_advance(w, place))
-        return;
-    fprintf(stderr, "cora: place %u waits for an answer that nobody will send\n", place);
-    abort();
+    if (!cora_advance(w, place))
+        cora_stand_still(w);
 }
 
 /* Until no packet is to come and nothing is on its way. */
@@ -324,10 +332,8 @@ static void cora_advance_all(struct cora_world *w)
 {
     while (cora_advance(w, CORA_PLACES))
         ;
-    if (w->next == w->end)
-        return;
-    fprintf(stderr, "cora: packet %llu cannot go on\n", (unsigned long long)w->arrived);
-    abort();
+    if (w->next != w->end)
+        cora_stand_still(w);
 }
 
 /* --- the library --- */
@@ -437,6 +443,7 @@ const uint64_t *cora_split_digests(const struct cora_world *w, size_t *count)
 }
 
 const uint64_t *cora_split_statistics(const struct cora_world *w) { return w->statistics; }
+bool cora_split_stuck(const struct cora_world *w) { return w->stuck; }
 uint64_t cora_split_overtaken(const struct cora_world *w) { return w->overtaken_first; }
 
 /* As cora_summary, over all places. */
