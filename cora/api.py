@@ -6,6 +6,7 @@ import gc
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,7 +91,9 @@ def profile(program: Program, traffic: PathLike, *, port_map: Sequence[str] = ()
 
 def plan(program: Program, profile: Profile, nic: str, *, rate: str | float | None = None, cores: int | None = None,
          solver: str = "highs", time_limit: float = 10.0, instance: str | None = None, reserved: Sequence[str] = (),
-         host_model: str | None = None) -> Plan:
+         host_model: str | None = None, pin: Sequence[str] = (), forbid: Sequence[str] = (),
+         max_latency: str | None = None, max_nic_memory: str | None = None, headroom: str | None = None,
+         window: str | None = None, search: str = "exact", warm: Plan | None = None) -> Plan:
     """Decide what runs where.
 
     Args:
@@ -103,20 +106,29 @@ def plan(program: Program, profile: Profile, nic: str, *, rate: str | float | No
         reserved: what others on the card use, such as ``"emem=512MiB"``.
         host_model: ``"published"`` or ``"measured"`` figures of host cores, or a file of `calibrate`; None: those
             measured on this machine when there are any, else the published ones.
+        pin, forbid: states that have to be, or must not be, somewhere: ``"conns=host"``, ``"conns=nic/emem"``.
+        max_latency: of the mean packet: ``"50us"``. max_nic_memory: of all states on the card: ``"2MB"``.
+        headroom: share of every resource that stays free: ``"20%"``.
+        window: ``"P99"``: plan for the window whose load 99 % of the windows do not exceed.
+        search: ``"exact"``, or ``"fast"`` for programs that are too large for the exact one.
+        warm: a plan made before, to begin the search with.
 
     Raises:
         CoraError: the NIC is unknown, the profile is of another program, or no plan meets the request.
     """
+    from cora.analysis.profile import at_window
     from cora.models.registry import get
-    from cora.partition import plan as search
-    from cora.runtime.requests import asked_rate
+    from cora.partition import plan as make
+    from cora.runtime.requests import asked_rate, terms_of
 
-    asked = asked_rate(rate, profile)
+    terms = terms_of(pin=pin, forbid=forbid, max_latency=max_latency, max_nic_memory=max_nic_memory,
+                     headroom=headroom, window=window, search=search)
+    asked = asked_rate(rate, profile if terms.window is None else at_window(profile, terms.window))
     with _uncollected():
-        return search(program, profile, get(nic, instance, reserved, host_model),
-                      rate_pps=None if asked is None else asked.pps,
-                      line_bps=None if asked is None else asked.line_bps, cores=cores, solver=solver,
-                      time_limit=time_limit)
+        return make(program, profile, get(nic, instance, reserved, host_model),
+                    rate_pps=None if asked is None else asked.pps,
+                    line_bps=None if asked is None else asked.line_bps, cores=cores, solver=solver,
+                    time_limit=time_limit, warm=warm, **asdict(terms))
 
 
 def calibrate(path: PathLike | None = None, *, keep: bool = True, progress: Progress | None = None) -> HostCalibration:

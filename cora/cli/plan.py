@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 
@@ -41,34 +42,54 @@ from cora.errors import Kind, fail
 @click.option("--solver", default="highs", show_default=True, metavar="NAME", shell_complete=complete_solver,
               help="highs or cbc.")
 @click.option("--time-limit", default=10.0, show_default=True, metavar="SECONDS", help="Stop the solver after this.")
+@click.option("--pin", multiple=True, metavar="STATE=PLACE[/MEMORY]",
+              help="Keep a state there: conns=host. Repeatable.")
+@click.option("--forbid", multiple=True, metavar="STATE=PLACE[/MEMORY]", help="Keep a state away. Repeatable.")
+@click.option("--max-latency", default=None, metavar="TIME", help="Of the mean packet, queueing included: 50us.")
+@click.option("--max-nic-memory", default=None, metavar="BYTES", help="For all states on the card together: 2MB.")
+@click.option("--headroom", default=None, metavar="SHARE", help="Keep this share of every resource free: 20%.")
+@click.option("--window", default=None, metavar="PNN",
+              help="Plan for a window of the traffic: P99 is the one whose load 99 % of the windows do not exceed.")
+@click.option("--search", default="exact", show_default=True, metavar="KIND",
+              help="exact, or fast for programs of thousands of blocks.")
+@click.option("--warm", type=click.Path(), default=None, metavar="FILE",
+              help="Begin the search with this plan, made before.")
 @click.option("--all", "everything", is_flag=True, help="Show all reasons why something is not elsewhere.")
 @click.option("-o", "--output", type=click.Path(), metavar="FILE", help="Write the plan document (JSON).")
 @traffic_options
 @json_option
 def command(nf: str, settings: tuple[str, ...], traffic: str | None, profile_file: str | None, nic: str,
             instance: str | None, reserved: tuple[str, ...], host_model: str | None, rate: str | None,
-            cores: int | None, solver: str, time_limit: float, everything: bool, output: str | None,
-            port_map: tuple[str, ...], captured_at: str | None, ignore_checksums: bool, headers_only: bool,
-            as_json: bool) -> None:
+            cores: int | None, solver: str, time_limit: float, pin: tuple[str, ...], forbid: tuple[str, ...],
+            max_latency: str | None, max_nic_memory: str | None, headroom: str | None, window: str | None, search: str,
+            warm: str | None, everything: bool, output: str | None, port_map: tuple[str, ...],
+            captured_at: str | None, ignore_checksums: bool, headers_only: bool, as_json: bool) -> None:
     """Plan the program NF for a NIC and for real traffic: a capture, or a profile made of one."""
     import cora
     from cora.engine.results import Options
     from cora.models import registry
+    from cora.plan.document import load_plan
     from cora.plan.render import render
-    from cora.runtime.requests import check_request
+    from cora.runtime.requests import check_request, check_terms, terms_of
 
     if rate is None and cores is None:
         raise fail(Kind.BAD_FLAG, "say what to plan for", where="--rate, --cores",
                    hint="--rate 40Gbps asks for the fewest cores, --cores 2 for the highest rate")
     check_inputs(nf, traffic)
-    keep_inputs({"-o": output}, [nf, traffic, profile_file, host_model])
+    keep_inputs({"-o": output}, [nf, traffic, profile_file, host_model, warm])
     program = cora.load(nf, settings_of(settings))
     # What can be refused at once is, before the traffic is run.
-    registry.get(nic, instance, reserved, host_model)
+    target = registry.get(nic, instance, reserved, host_model)
     check_request(rate, cores, solver, time_limit)
+    check_terms(program, target, terms_of(pin=pin, forbid=forbid, max_latency=max_latency,
+                                          max_nic_memory=max_nic_memory, headroom=headroom, window=window,
+                                          search=search))
+    before = None if warm is None else load_plan(Path(warm))
     profile = profile_of(program, traffic, profile_file, port_map, captured_at, Options(ignore_checksums, headers_only))
     found = cora.plan(program, profile, nic, rate=rate, cores=cores, solver=solver, time_limit=time_limit,
-                      instance=instance, reserved=reserved, host_model=host_model)
+                      instance=instance, reserved=reserved, host_model=host_model, pin=pin, forbid=forbid,
+                      max_latency=max_latency, max_nic_memory=max_nic_memory, headroom=headroom, window=window,
+                      search=search, warm=before)
     if output is not None:
         write_text(output, found.to_json())
     if output == "-":

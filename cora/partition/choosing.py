@@ -124,6 +124,7 @@ class Chooser:
         stages, variables, rows: evidence of the search that found the best.
         unsplit: the best without a split. reached: per split that was looked at the least host work found at the rate,
             or the most throughput, by its number in ``splits``. compared: how many variants were.
+        warm: a placement of one of the cases to begin with.
     """
 
     prices: Prices
@@ -135,6 +136,7 @@ class Chooser:
     unsplit: Chosen | None = None
     reached: dict[int, float] = field(default_factory=dict)
     compared: int = 1
+    warm: Placement | None = None
 
     @cached_property
     def whole(self) -> Case:
@@ -158,10 +160,20 @@ class Chooser:
     def aim(self) -> Aim:
         return self.asked.aim
 
+    def case_of(self, variant: Variant) -> Case | None:
+        """The case of a variant, None where it is impossible."""
+        if variant == WHOLE:
+            return self.whole
+        return next((c for c in self.others if c.instance.variant.returns == variant.returns
+                     and (c.split is variant.split or _alike(c.split, variant.split))), None)
+
     def optimiser_of(self, cases: Sequence[Case], problems: Sequence[Problem],
                      known: Sequence[tuple[int, Assignment]] = ()) -> Optimiser:
         """A search over problems of these cases, with what they have at hand."""
         at_hand = [(i, c.units.gathered(p.assignment)) for i, c in enumerate(cases) for p in c.at_hand]
+        if self.warm is not None:
+            at_hand += [(i, c.units.gathered(self.warm.assignment)) for i, c in enumerate(cases)
+                        if c.instance is self.warm.instance]
         return Optimiser(problems, self.asked.solver, max(self.asked.rest, 0.0), self.asked.wishes(self.aim.rate),
                          [*known, *at_hand])
 
@@ -253,3 +265,10 @@ class Chooser:
         optimiser.stages[-1] = replace(optimiser.stages[0], objective=self.scale / low, bound=self.scale / high)
         del optimiser.stages[:-1]
         return low
+
+
+def _alike(one: Split | None, other: Split | None) -> bool:
+    """Whether two splits lend the same in the same way."""
+    if one is None or other is None:
+        return one is other
+    return (one.near, one.owner, one.mode, one.lends) == (other.near, other.owner, other.mode, other.lends)

@@ -7,10 +7,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Literal
 
 from cora.analysis.demand import check_profile
-from cora.analysis.profile import Profile
-from cora.errors import Kind, fail
+from cora.analysis.profile import Profile, at_window
+from cora.errors import CoraError, Kind, fail
 from cora.ir.nodes import Program
 from cora.models.target import Target
 from cora.partition import refusing
@@ -29,23 +30,21 @@ from cora.partition.solver import SOLVERS
 from cora.partition.splits import splits_of
 from cora.partition.telling import Teller, Told, reach_of
 from cora.partition.uncertainty import Sampler
-from cora.partition.variants import Split, Variant
+from cora.partition.variants import WHOLE, Split, Variant
 from cora.plan.document import Plan, Request, StatePlacement
-
-SEARCHES = ("exact", "fast")
 
 
 def plan(program: Program, profile: Profile, target: Target, *, rate_pps: float | None = None,
          line_bps: int | None = None, cores: int | None = None, solver: str = "highs",
          time_limit: float = 10.0, pins: Sequence[str] = (), forbids: Sequence[str] = (),
          max_latency_ns: float | None = None, max_nic_memory: int | None = None, headroom: float = 0.0,
-         window: float | None = None) -> Plan:
+         window: float | None = None, search: Literal["exact", "fast"] = "exact", warm: Plan | None = None) -> Plan:
     """The best plan of a program for the traffic of a profile on a target.
 
     With ``rate_pps``: the fewest host cores that carry it (at most ``cores`` when given too), then the least host
     work, the most headroom, the least latency. With ``cores`` alone: the largest rate, then the same. ``line_bps`` is
-    how the rate was asked, for messages: bits/s on the line. The other options are those of `Request`; ``window`` only
-    says what the profile is of.
+    how the rate was asked, for messages: bits/s on the line. The other options are those of `Request`; ``warm`` is a
+    plan to begin the search with, of this program and target or not.
 
     Raises:
         CoraError: `Kind.NO_PLAN` saying what cannot be met and what could be, `Kind.PROFILE_MISMATCH`,
@@ -53,9 +52,9 @@ def plan(program: Program, profile: Profile, target: Target, *, rate_pps: float 
     """
     check_request(rate_pps, cores, solver, time_limit)
     rate = None if rate_pps is None else math.ceil(rate_pps)
-    request = Request(rate, line_bps, cores, solver, time_limit, "exact", tuple(pins), tuple(forbids), max_latency_ns,
+    request = Request(rate, line_bps, cores, solver, time_limit, search, tuple(pins), tuple(forbids), max_latency_ns,
                       max_nic_memory, headroom, window)
-    return _Planner(program, profile, target, request).plan()
+    return _Planner(program, profile, target, request, warm).plan()
 
 
 @dataclass(frozen=True)
@@ -136,10 +135,16 @@ def instance_of(plan: Plan, program: Program, profile: Profile, target: Target) 
         CoraError: `Kind.PLAN_CHECK` when the profile has no such split; as `build`.
     """
     check_profile(program, profile)
-    prices = Prices(program, profile, target)
+    prices = Prices(program, windowed(profile, plan.request), target)
     variant = Variant(_split_of(plan, prices), any(b.leg for b in plan.blocks))
-    given = restrictions_of(plan.request, program, target)
+    asked = plan.request
+    given = restrictions_of(asked.pins, asked.forbids, asked.max_nic_memory, program, target)
     return given.applied(build(program, profile, target, variant, prices))
+
+
+def windowed(profile: Profile, request: Request) -> Profile:
+    """The part of a profile that a request is for."""
+    return profile if request.window is None else at_window(profile, request.window)
 
 
 def _split_of(plan: Plan, prices: Prices) -> Split | None:
@@ -217,15 +222,15 @@ def _number(instance: Instance, ways: Sequence[tuple[int, int]], table: str, pla
     raise fail(Kind.PLAN_CHECK, f"state {table} cannot be kept in {tier} of {place}", hint=_AGAIN)
 
 
-def restrictions_of(request: Request, program: Program, target: Target) -> Restrictions:
+def restrictions_of(pins: Sequence[str], forbids: Sequence[str], nic_memory: int | None, program: Program,
+                    target: Target) -> Restrictions:
     """What a request rules out.
 
     Raises:
         CoraError: `Kind.BAD_FLAG` for a name that is none, and for pins that contradict each other.
     """
-    given = Restrictions(tuple(wish_of(p, "--pin", program, target) for p in request.pins),
-                         tuple(wish_of(p, "--forbid", program, target) for p in request.forbids),
-                         request.max_nic_memory)
+    given = Restrictions(tuple(wish_of(p, "--pin", program, target) for p in pins),
+                         tuple(wish_of(p, "--forbid", program, target) for p in forbids), nic_memory)
     contradiction(given)
     return given
 
@@ -251,22 +256,42 @@ def check_request(rate: float | None, cores: int | None, solver: str, time_limit
 
 
 class _Planner:
-    def __init__(self, program: Program, profile: Profile, target: Target, request: Request) -> None:
+    def __init__(self, program: Program, profile: Profile, target: Target, request: Request,
+                 warm: Plan | None = None) -> None:
         check_profile(program, profile)
         self.request = request
-        self.prices = Prices(program, profile, target)
+        self.digest = digest_of(profile)
+        self.prices = Prices(program, windowed(profile, request), target)
         most = request.cores if request.cores is not None else DEFAULT_HOST_CORES
         aim = Aim(request.rate_pps, request.cores, most, 1 - request.headroom)
         deadline = time.perf_counter() + request.time_limit_s
-        self.asked = Asked(aim, request.solver, deadline, restrictions_of(request, program, target), request.headroom,
-                           request.max_latency_ns)
+        given = restrictions_of(request.pins, request.forbids, request.max_nic_memory, program, target)
+        self.asked = Asked(aim, request.solver, deadline, given, request.headroom, request.max_latency_ns)
         self.chooser = Chooser(self.prices, self.asked)
-        refusing.refuse_what_fits_nowhere(self.whole.instance, self.whole.units)
+        if given.pins:
+            refusing.refuse_pins(build(program, self.prices.profile, target, WHOLE, self.prices), given)
+        refusing.refuse_what_fits_nowhere(self.whole.instance, self.whole.units, given)
         self.chooser.scale = self.scale()
+        if warm is not None:
+            self.chooser.warm = self.warmed(warm)
 
     @property
     def whole(self) -> Case:
         return self.chooser.whole
+
+    def warmed(self, plan: Plan) -> Placement | None:
+        """The placement of a plan made before, on today's graph; None where it is another program's or target's.
+
+        Classes of blocks that the plan does not know are where their block is in other classes.
+        """
+        prices = self.prices
+        if (plan.program, plan.target) != (prices.program.name, prices.target.name):
+            return None
+        try:
+            case = self.chooser.case_of(Variant(_split_of(plan, prices), any(b.leg for b in plan.blocks)))
+            return placement_of(plan, case.instance) if case is not None else None
+        except CoraError:
+            return None
 
     def plan(self) -> Plan:
         chosen = self.chosen()
@@ -282,7 +307,7 @@ class _Planner:
                           float(rate))
         check(placement, promise)
         told = Told(replace(chosen, cores=cores), rate, carried)
-        return Teller(self.chooser, self.request, told).document()
+        return Teller(self.chooser, self.request, told, self.digest).document()
 
     def carried(self, chosen: Chosen) -> int:
         """Packets a second that are promised: whole ones, so that the exact check has no rounding to forgive."""

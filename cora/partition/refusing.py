@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from cora.partition.evaluate import DEFAULT_HOST_CORES
 from cora.partition.instance import Instance
 from cora.partition.integer import Limits, Setting
 from cora.partition.optimise import OutOfTime
+from cora.partition.options import Restrictions
 from cora.partition.placement import rates_of_resources
 from cora.partition.units import Units
 from cora.plan.quantities import available, cores, line_rate, mpps, number, used
@@ -21,7 +23,7 @@ from cora.units import LINE_OCTETS
 _SHOWN = 6
 
 
-def refuse_what_fits_nowhere(instance: Instance, units: Units) -> None:
+def refuse_what_fits_nowhere(instance: Instance, units: Units, restrictions: Restrictions) -> None:
     """Refuse a program with a state or code that no place takes.
 
     Raises:
@@ -31,7 +33,8 @@ def refuse_what_fits_nowhere(instance: Instance, units: Units) -> None:
     kept |= {s.name for s in instance.problem.copied if s.options}
     for state in instance.program.states:
         if state.name not in kept:
-            raise fail(Kind.NO_PLAN, f"no place of {instance.target.name} can keep {state.name}", span=state.span,
+            raise fail(Kind.NO_PLAN, f"no place of {instance.target.name} can keep {state.name}"
+                                     f"{_asked_for(restrictions)}", span=state.span,
                        notes=_notes(instance, {state.name}))
     for unit, allowed in enumerate(units.problem.allowed):
         if allowed.any():
@@ -41,8 +44,38 @@ def refuse_what_fits_nowhere(instance: Instance, units: Units) -> None:
         nodes = [n for n, u in zip(instance.graph.nodes, units.of_node, strict=True) if u == unit]
         labels = {n.label for n in nodes}
         what = f"{', '.join(states)} and the code that uses them" if states else f"block {nodes[0].label}"
-        raise fail(Kind.NO_PLAN, f"no place of {instance.target.name} can take {what} together",
+        raise fail(Kind.NO_PLAN, f"no place of {instance.target.name} can take {what} together"
+                                 f"{_asked_for(restrictions)}",
                    span=nodes[0].piece.block.span, notes=_notes(instance, labels | set(states)))
+
+
+def refuse_pins(free: Instance, restrictions: Restrictions) -> None:
+    """Refuse pins that the target cannot keep; ``free`` is the instance without restrictions.
+
+    Raises:
+        CoraError: `Kind.NO_PLAN` saying which, and why with the target's reasons.
+    """
+    spots: dict[str, set[tuple[int, str]]] = {s.name: {(o.place, free.problem.stores[o.store].name) for o in s.options}
+                                              for s in free.problem.whole}
+    spots |= {s.name: {(o.place, free.problem.stores[o.store].name) for o in s.options} for s in free.problem.copied}
+    for pin in restrictions.pins:
+        if any(pin.covers(*spot) for spot in spots[pin.state]):
+            continue
+        place = free.target.places[pin.place].name
+        where = {place, f"{place}/{pin.tier}"} if pin.tier else {place, *(f"{place}/{t.name}" for t in
+                                                                          free.target.places[pin.place].tiers)}
+        notes = [(f"{r.place}: {r.reason}", r.span) for r in free.refusals if r.subject == pin.state
+                 and r.place in where]
+        raise fail(Kind.NO_PLAN, f"{pin.state} cannot be pinned to {pin.text.partition('=')[2]}", where="--pin",
+                   span=free.program.state(pin.state).span, notes=notes[:_SHOWN], hint="drop this pin")
+
+
+def _asked_for(restrictions: Restrictions) -> str:
+    """The restrictions as the user wrote them, for messages; empty without any."""
+    said = [f"--pin {w.text}" for w in restrictions.pins] + [f"--forbid {w.text}" for w in restrictions.forbids]
+    if restrictions.nic_memory is not None:
+        said.append(f"--max-nic-memory {restrictions.nic_memory}")
+    return f" with {', '.join(said)}" if said else ""
 
 
 def _notes(instance: Instance, subjects: set[str]) -> list[tuple[str, Span | None]]:
@@ -90,7 +123,7 @@ def no_plan(chooser: Chooser, line_bps: int | None = None) -> CoraError:
     ``line_bps``: the rate as it was asked, where that was in bits/s on the line; answers are then given in both units.
     """
     try:
-        return _short_of_rate(chooser, line_bps) or _short_of_room(chooser)
+        return _short_of_time(chooser) or _short_of_rate(chooser, line_bps) or _short_of_room(chooser)
     except OutOfTime:
         return fail(Kind.NO_PLAN, "there is no plan, and the time limit ended the search for what there is instead",
                     hint="raise --time-limit to learn more")
@@ -100,6 +133,31 @@ def _for(chooser: Chooser, aim: Aim) -> Chosen | None:
     """The best plan for another aim, with all variants."""
     other = Chooser(chooser.prices, replace(chooser.asked, aim=aim), chooser.scale)
     return other.best()
+
+
+def _short_of_time(chooser: Chooser) -> CoraError | None:
+    """Where the limit of latency is what fails: the least there is."""
+    asked, aim = chooser.asked, chooser.aim
+    if asked.latency is None:
+        return None
+    free = Chooser(chooser.prices, replace(asked, latency=None), chooser.scale)
+    found = free.best()
+    if found is None:
+        return None
+    rate = aim.rate if aim.rate is not None else 1.0
+    cases = [free.whole, *free.others]
+    search = free.optimiser_of(cases, [c.units.problem for c in cases])
+    least = search.best("latency", Setting(rate, max(aim.most, 1), rate), Limits(aim.room), "latency")
+    if least is None:
+        return None
+    placement = cases[least.variant].placement(least.assignment)
+    reached = placement.latency(max(aim.most, int(placement.uses_host)), rate)
+    at = f"at {mpps(rate)}" if aim.rate is not None else "however few packets come"
+    return fail(Kind.NO_PLAN, f"a packet cannot be through {chooser.prices.target.name} in {asked.latency / 1000:g} us "
+                              f"{at}: the least for the mean packet is {reached.total / 1000:.2f} us",
+                notes=[(f"{reached.unloaded / 1000:.2f} us of it is the way to and from where the program runs, "
+                        f"{(reached.service + reached.queueing) / 1000:.2f} us work and waiting", None)],
+                hint=f"ask for --max-latency {math.ceil(reached.total / 100) / 10:g}us or more")
 
 
 def _short_of_rate(chooser: Chooser, line_bps: int | None) -> CoraError | None:
@@ -157,7 +215,8 @@ def _short_of_room(chooser: Chooser) -> CoraError:
         amounts = {s.name: [o.amount for o in s.options] for s in instance.problem.whole}
         amounts |= {s.name: [o.amount for o in s.options] for s in instance.problem.copied}
         sizes = [f"{s.name} needs {number(min(amounts[s.name]))}" for s in instance.program.states]
-        return fail(Kind.NO_PLAN, f"states and code do not fit into {target.name} together: {'; '.join(sizes)}",
+        return fail(Kind.NO_PLAN, f"states and code do not fit into {target.name} together: {'; '.join(sizes)}"
+                                  f"{_asked_for(chooser.asked.restrictions)}",
                     span=instance.program.span, hint="declare smaller capacities")
     return fail(Kind.NO_PLAN, f"no placement on {target.name} lets every packet run its program without going back "
                               "towards the wire", span=instance.program.span,

@@ -18,7 +18,7 @@ from cora.partition.baselines import Aim
 from cora.partition.choosing import Chooser, Chosen
 from cora.partition.copies import copied_states
 from cora.partition.costs import costs_of
-from cora.partition.digests import digest_of, model_digest
+from cora.partition.digests import model_digest
 from cora.partition.evaluate import DEFAULT_HOST_CORES
 from cora.partition.instance import Instance
 from cora.partition.integer import Limits, Setting
@@ -94,7 +94,8 @@ class _Cost:
 class Teller:
     """Makes the document."""
 
-    def __init__(self, chooser: Chooser, request: Request, told: Told) -> None:
+    def __init__(self, chooser: Chooser, request: Request, told: Told, profile_digest: str) -> None:
+        self.profile_digest = profile_digest
         self.chooser, self.request, self.told = chooser, request, told
         self.prices = chooser.prices
         self.placement = told.placement
@@ -129,7 +130,7 @@ class Teller:
             model_digest=model_digest(target.model),
             card=target.model.card,
             host_model=target.model.host,
-            profile_digest=digest_of(profile),
+            profile_digest=self.profile_digest,
             profile_packets=profile.packets,
             mean_frame=_rounded(profile.mean_frame),
             request=self.request,
