@@ -25,7 +25,7 @@ def test_found_is_legal_and_bounds_hold(goal: Goal) -> None:
         values = [(j.host, j.load, j.latency)[("host", "load", "latency").index(goal)]
                   for j in all_judged(problem, CORES) if limit is None or j.load <= limit]
         best = min(values, default=math.inf)
-        found = quick(problem, Task(Setting(RATE, CORES), goal, Limits(load=limit)), 0.3)
+        found = quick(problem, Task(Setting(RATE, CORES), goal, Limits(load=limit)), 0.05)
         if found.bound is not None:
             assert found.bound <= best * (1 + 1e-6) + 1e-9, seed
         if found.assignment is None:
