@@ -58,10 +58,12 @@ class AccessRates:
     def head(self, share: float) -> float:
         """Share of the accesses that go to this share of the entries, the most used ones.
 
-        Linear between the points of the curve, which makes it the share itself where all are used alike.
+        Linear between the points of the curve, which makes it the share itself where all are used alike. It never
+        falls, even where a scenario has raised the share of the hottest entry above the next point.
         """
         x0 = y0 = 0.0
-        for x, y in (*self.popularity, (1.0, 1.0)):
+        for x, told in (*self.popularity, (1.0, 1.0)):
+            y = max(told, y0)
             if share <= x:
                 return y0 + (y - y0) * (share - x0) / (x - x0) if x > x0 else y
             x0, y0 = x, y

@@ -60,7 +60,8 @@ def all_entries(instance: Instance) -> Rates:
     found = {}
     for name, r in instance.rates.items():
         entries = max(1, capacity_of(instance.program.state(name)))
-        found[name] = replace(r, entries=entries, working_set=entries * r.entry_bytes, hottest=1 / entries)
+        found[name] = replace(r, entries=entries, working_set=entries * r.entry_bytes, hottest=1 / entries,
+                              popularity=())
     return found
 
 

@@ -24,6 +24,11 @@ def test_the_curve_is_read_between_its_points() -> None:
         [0.0, 0.15, 0.3, 0.55, 0.8, 0.9, 1.0])
 
 
+def test_a_raised_first_point_does_not_make_the_curve_fall() -> None:
+    found = rates((0.01, 0.9), (0.2, 0.8), (1.0, 1.0))
+    assert [found.head(x) for x in (0.01, 0.1, 0.2, 0.6)] == pytest.approx([0.9, 0.9, 0.9, 0.95])
+
+
 @given(st.lists(st.floats(0.01, 1), min_size=1, max_size=200), st.floats(0, 1))
 def test_it_never_falls_short_of_the_entries_themselves(weights: list[float], share: float) -> None:
     """Against the sum over the sorted weights: a concave curve lies above the diagonal."""
