@@ -83,7 +83,7 @@ def compared(plan: Plan) -> str:
     given = plan.cores if asked else plan.request.cores
     with_cores = cores(given) if given else "a host core where needed"
     notes = [f"  throughput with {with_cores}; every figure is predicted by the model, bands over its samples"]
-    return "\n".join([headline(plan), "", *lines, "", *notes, *_verdict(plan)]) + "\n"
+    return "\n".join([headline(plan), "", *lines, "", *notes, f"  {verdict(plan)}"]) + "\n"
 
 
 def _own(plan: Plan) -> tuple[str, ...]:
@@ -117,13 +117,19 @@ def _ratios(a: Against) -> str:
     return "" if a.ratio_low is None or a.ratio_high is None else f"{a.ratio_low:.2f}x - {a.ratio_high:.2f}x"
 
 
-def _verdict(plan: Plan) -> list[str]:
+def verdict(plan: Plan) -> str:
+    """How the plan does against the best of the simple placements, as a sentence."""
     best = best_baseline(plan)
     if best is None:
-        return [f"  none of the simple placements is possible on {plan.target}"]
-    band = f" (P10-P90 {_ratios(best)})" if _ratios(best) else ""
-    faster = f"{best.ratio:.2f} times its throughput{band}" if best.ratio else "its throughput"
-    saved = ""
+        return f"none of the simple placements is possible on {plan.target}"
+    parts = []
     if best.cores is not None and best.cores != plan.cores:
-        saved = f"{cores(plan.cores)} instead of {best.cores}, "
-    return [f"  best simple placement: {best.name}; the plan has {saved}{faster}"]
+        parts.append(f"{cores(plan.cores)} instead of {best.cores}")
+    work = plan.figure("host work").value
+    if plan.request.rate_pps is not None and work is not None and best.host_work is not None and best.cores is not None:
+        parts.append(f"{work:.2f} instead of {best.host_work:.2f} cores' work")
+    if best.ratio is not None:
+        band = f" (P10-P90 {_ratios(best)})" if _ratios(best) else ""
+        parts.append(f"{best.ratio:.2f} times its throughput{band}")
+    return f"best simple placement: {best.name}; the plan has {', '.join(parts)}"
+

@@ -71,10 +71,17 @@ class Questions:
         return Answer(most, self._fewest(program, profile, target, most))
 
     def _fewest(self, program: Program, profile: Profile, target: Target, most: Outcome | None) -> int | None:
-        """Cores for the asked rate. Where the plan needs none, none can be saved and nothing is searched for."""
+        """Cores for the asked rate; ``most``: what the plan's cores carry."""
         plan = self.subject.plan
-        if plan.request.rate_pps is None or plan.cores == 0:
-            return 0 if most is not None and plan.cores == 0 and plan.request.rate_pps is not None else None
+        rate = plan.request.rate_pps
+        if rate is None:
+            return None
+        if most is not None and most.throughput >= rate * (1 - SAME):
+            # One plan tells whether one core less would do; only then it is worth searching for the fewest.
+            less = None if plan.cores == 0 else _outcome(program, profile, target, replace(
+                plan.request, rate_pps=None, line_bps=None, cores=plan.cores - 1))
+            if less is None or less.throughput < rate:
+                return plan.cores
         found = _outcome(program, profile, target, replace(plan.request, cores=None))
         return None if found is None else found.cores
 

@@ -241,9 +241,12 @@ def advice(r: Exhaustion) -> list[tuple[str, str]]:
         return [(told + "it needs more values, or the tables that draw from it shorter time-outs", where)]
     if r.recommended is None:
         return [(told + "its entries never expire", where)]
+    if not r.fitting_timeout:
+        return [(f"{told}it needs a capacity of {r.recommended:,}; its entries are used for so long that no time-out "
+                 "would do", where)]
     cut = "" if r.cut_share is None else f" (which cuts at most {percent(r.cut_share)} of the entries short)"
-    return [(f"{told}it needs a capacity of {r.recommended:,}, or no time-out beyond "
-             f"{seconds(r.fitting_timeout or 0.0)}; the longest is {seconds(r.timeout or 0.0)}{cut}", where)]
+    return [(f"{told}it needs a capacity of {r.recommended:,}, or no time-out beyond {seconds(r.fitting_timeout)}; "
+             f"the longest is {seconds(r.timeout or 0.0)}{cut}", where)]
 
 
 def seconds(value: float) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from cora.analysis.profile import Profile, StateUse
 from cora.explain.budget import budget_of
 from cora.explain.changes import Change, Changes
-from cora.explain.compare import against, best_baseline
+from cora.explain.compare import against, verdict
 from cora.explain.front import FrontPoint
 from cora.explain.sensitivity import More
 from cora.explain.sizing import Exhaustion, advice, at_once, seconds
@@ -252,11 +252,7 @@ def others(plan: Plan) -> Markup:
     chart = dots("baselines", rows, "Mpps", "Throughput of the plan and of simpler placements",
                  "A dot for each placement's predicted throughput, a bar for P10 to P90 over the model's samples; the "
                  "same figures are in the table below.", line)
-    best = best_baseline(plan)
-    told = "" if best is None or best.ratio is None else (
-        f"Best simple placement: {best.name}. The plan carries {best.ratio:.2f} times as much"
-        + (f" (P10-P90 {best.ratio_low:.2f} - {best.ratio_high:.2f})" if best.ratio_low and best.ratio_high else "")
-        + (f" with {cores(plan.cores)} instead of {best.cores}." if best.cores not in (None, plan.cores) else "."))
+    told = verdict(plan)
     body = [(a.name, "-" if a.cores is None else str(a.cores), mpps(a.throughput_pps),
              f"{mpps(a.low)} - {mpps(a.high)}", "-" if a.ratio is None else f"{a.ratio:.2f}",
              "-" if a.ratio_low is None or a.ratio_high is None else f"{a.ratio_low:.2f} - {a.ratio_high:.2f}", a.note)
@@ -266,7 +262,7 @@ def others(plan: Plan) -> Markup:
     caption = f"Throughput with {with_cores}, predicted; bars are P10 to P90."
     if plan.request.rate_pps is not None:
         caption += " On the right the host cores that the asked rate takes."
-    return tag("figure", tag("figcaption", caption), chart, tag("p", told), details("These figures as a table", data))
+    return tag("figure", tag("figcaption", caption), chart, tag("p", told[0].upper() + told[1:] + "."), details("These figures as a table", data))
 
 
 def _m(value: float | None) -> float | None:
