@@ -26,7 +26,7 @@ _SMALL = 0.01
 
 _MOVING = {"wire": "frames on the link", "arrival": "receiving and sending packets",
            "hand-over": "handing packets over", "departure": "sending packets back",
-           "ageing": "entries that die of age"}
+           "ageing": "entries that die of age", "lending": "lending entries and taking them back"}
 
 
 def why(plan: Plan) -> str:
@@ -72,12 +72,22 @@ def _users(plan: Plan, resource: ResourceUse) -> list[str]:
     return [_by_kind(found), *lines, *_by_class(plan, resource)]
 
 
+def _kind(user: User) -> str:
+    match user.what:
+        case "access" | "ageing":
+            return f"accesses to {user.subject}"
+        case "lending":
+            return f"lending of {user.subject}"
+        case "code":
+            return "other code"
+    return "moving packets"
+
+
 def _by_kind(found: Sequence[User]) -> str:
     """In total: what each state's accesses, all other code, and moving packets use."""
     total: dict[str, float] = {}
     for u in found:
-        name = f"accesses to {u.subject}" if u.what in ("access", "ageing") else \
-            "other code" if u.what == "code" else "moving packets"
+        name = _kind(u)
         total[name] = total.get(name, 0.0) + u.share
     rows = sorted(total.items(), key=lambda row: -row[1])
     return "in all: " + ", ".join(f"{percent(share)} {name}" for name, share in rows if share >= _SMALL)
@@ -101,7 +111,7 @@ def user_name(user: User) -> str:
             return f"{user.subject}: accesses at {user.place}"
         case "hand-over" | "departure":
             return f"{_MOVING[user.what]}, {user.subject} to {user.place}"
-        case "ageing":
+        case "ageing" | "lending":
             return f"{user.subject}: {_MOVING[user.what]}"
     return f"{_MOVING[user.what]} at {user.place}"
 

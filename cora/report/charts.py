@@ -6,7 +6,7 @@ place nearest to the wire), so that one set of rules serves light, dark and pape
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cora.report.markup import Child, Markup, number, tag
@@ -237,6 +237,39 @@ def head_mass(name: str, points: Sequence[tuple[float, float]], cut_at: Cut | No
                  tag("circle", cx=x(cut_at.x), cy=y(cut_at.y), r=5.5, class_="dot mark"),
                  text(x(cut_at.x) + step, y(cut_at.y) + 20, cut_at.label, side, "strong halo")]
     return drawing(name, 424.0, 244.0, title, description, grid, axes, curve, marks)
+
+
+def budgets(name: str, lines: Mapping[str, Sequence[tuple[float, float]]], chosen: Cut, title: str,
+            description: str) -> Markup:
+    """Share of packets served by how many entries a budget has: one line a rule, x logarithmic."""
+    points = [p for line in lines.values() for p in line]
+    x = Logarithmic(max(1.0, min(p[0] for p in points)), max(max(p[0] for p in points), 2.0), 60.0, 560.0)
+    y = Linear(1.0, 220.0, 20.0)
+    grid = [tag("line", x1=x.start, x2=x.stop, y1=y(t), y2=y(t), class_="grid") for t in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    axes = [text(54, y(t) + 4, f"{100 * t:.0f} %", "end", "axis") for t in (0.0, 0.5, 1.0)]
+    axes += [text(x(t), 237, f"{t:,.0f}", "middle", "axis") for t in _apart(sorted({p[0] for p in points}), x)]
+    axes += [text(310, 256, "entries lent at most", "middle", "axis"), text(x.start, 12, "of packets", "start", "axis")]
+    drawn: list[Markup] = []
+    bottom = -100.0
+    for i, (label, line) in enumerate(sorted(lines.items(), key=lambda item: -max(item[1])[1])):
+        ordered = sorted(line)
+        bottom = max(bottom + 16, y(ordered[-1][1]) + 4)
+        way = " ".join(f"{number(x(a))},{number(y(b))}" for a, b in ordered)
+        drawn += [tag("polyline", points=way, class_="curve" if i == 0 else "curve thin"),
+                  *(tag("circle", cx=x(a), cy=y(b), r=3.0, class_="dot") for a, b in ordered),
+                  text(x.stop + 12, bottom, label)]
+    mark = [tag("circle", cx=x(chosen.x), cy=y(chosen.y), r=6.0, class_="dot mark"),
+            text(x(chosen.x), y(chosen.y) + 22, chosen.label, "middle", "strong halo")]
+    return drawing(name, 720.0, 264.0, title, description, grid, axes, drawn, mark)
+
+
+def _apart(values: Sequence[float], scale: Logarithmic) -> list[float]:
+    """The values whose labels have room beside each other."""
+    found: list[float] = []
+    for value in values:
+        if not found or scale(value) - scale(found[-1]) > 50:
+            found.append(value)
+    return found
 
 
 @dataclass(frozen=True)

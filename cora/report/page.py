@@ -58,6 +58,7 @@ def _parts(plan: Plan, known: Beside) -> Sequence[tuple[str, str, Markup | None]
     return (
         ("places", "What lives where", sections.places(plan, known.places)),
         ("packets", "Where packets go", sections.packets(plan)),
+        ("splits", "What is split by flow", sections.splits(plan)),
         ("resources", "What binds", sections.resources(plan)),
         ("others", "Beside other placements", sections.others(plan)),
         ("front", "Cores against throughput", sections.front(plan, known.front)),

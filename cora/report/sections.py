@@ -15,10 +15,10 @@ from cora.explain.sizing import Exhaustion, advice, at_once, seconds
 from cora.explain.why import gain_text, user_name, watched
 from cora.models.target import Place, Tier
 from cora.plan.costs import User, users
-from cora.plan.document import Figure, Plan, RefusedAt, Source, StatePlacement
+from cora.plan.document import Figure, Plan, RefusedAt, Source, StatePlacement, Steering
 from cora.plan.quantities import available, cores, mpps, number, scaled, used
 from cora.plan.render import asked_rate, host_model, percent, planned_rate, shown_figure
-from cora.report.charts import Cut, Dot, Flow, Step, cut, dots, head_mass, sankey
+from cora.report.charts import Cut, Dot, Flow, Step, budgets, cut, dots, head_mass, sankey
 from cora.report.charts import front as front_chart
 from cora.report.markup import Child, Markup, details, join, table, tag
 
@@ -78,7 +78,7 @@ def places(plan: Plan, known: Sequence[Place]) -> Markup:
     parts: list[Markup] = [_between("wire", 1.0)]
     for i, name in enumerate(plan.places):
         if i:
-            parts.append(_between(f"to {name}", _reaching(plan, i)))
+            parts.append(_between(f"to {name}", _reaching(plan, i), _crossing(plan, i, -1)))
         parts.append(_place(plan, i, name, declared.get(name)))
     return tag("figure", tag("figcaption", "Places from the wire to the host. Bars show how much of each memory the "
                                            "states take, to the scale of that memory; arrows the share of packets "
@@ -86,14 +86,24 @@ def places(plan: Plan, known: Sequence[Place]) -> Markup:
                tag("div", parts, class_="chain"))
 
 
-def _between(name: str, share: float) -> Markup:
-    return tag("div", tag("span", name, tag("br"), percent(share)), class_="wire")
+def _between(name: str, share: float, back: float = 0.0) -> Markup:
+    returned = [tag("br"), f"{percent(back)} back"] if back else []
+    return tag("div", tag("span", name, tag("br"), percent(share), returned), class_="wire")
 
 
 def _reaching(plan: Plan, place: int) -> float:
-    """Share of packets whose program runs at a place or beyond."""
+    """Share of packets whose program runs at a place or beyond: it starts there, or goes on there."""
     order = {name: i for i, name in enumerate(plan.places)}
-    return min(1.0, sum(c.share for c in plan.classes if max(order[c.starts], order[c.ends]) >= place))
+    starts = sum(c.share for c in plan.classes if order[c.starts] >= place)
+    return min(1.0, starts + _crossing(plan, place, 1))
+
+
+def _crossing(plan: Plan, place: int, way: int) -> float:
+    """Share of packets that cross to a place from the wire's side (1), or back from it (-1), inside the program."""
+    order = {name: i for i, name in enumerate(plan.places)}
+    return sum(c.share for c in plan.crossings
+               if way * (order[c.to_place] - order[c.from_place]) > 0
+               and min(order[c.from_place], order[c.to_place]) < place <= max(order[c.from_place], order[c.to_place]))
 
 
 def _place(plan: Plan, index: int, name: str, declared: Place | None) -> Markup:
@@ -262,7 +272,8 @@ def others(plan: Plan) -> Markup:
     caption = f"Throughput with {with_cores}, predicted; bars are P10 to P90."
     if plan.request.rate_pps is not None:
         caption += " On the right the host cores that the asked rate takes."
-    return tag("figure", tag("figcaption", caption), chart, tag("p", told[0].upper() + told[1:] + "."), details("These figures as a table", data))
+    return tag("figure", tag("figcaption", caption), chart, tag("p", f"{told[0].upper()}{told[1:]}."),
+               details("These figures as a table", data))
 
 
 def _m(value: float | None) -> float | None:
@@ -335,6 +346,40 @@ def _at(points: Sequence[tuple[float, float]], share: float) -> float:
     return before[1]
 
 
+def splits(plan: Plan) -> Markup | None:
+    """Ways to split state by flow, with the budgets that were considered and the one chosen."""
+    chosen = [s for s in plan.steering if s.chosen is not None]
+    if not chosen:
+        return None
+    return join([_split(i, s) for i, s in enumerate(chosen)])
+
+
+def _split(index: int, way: Steering) -> Markup:
+    at = way.chosen if way.chosen is not None else 0
+    point = way.points[at]
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for p in way.points:
+        name = ", ".join(f"{t} packet{'' if t == 1 else 's'}" for t in p.thresholds)
+        lines.setdefault(f"after {name}", []).append((float(sum(p.capacities)), p.share))
+    chart = budgets(f"budgets-{index}", lines, Cut(float(sum(point.capacities)), point.share, "chosen"),
+                    f"Packets on the fast path by entries lent of {', '.join(way.components)}",
+                    "One line for each number of packets after which a flow's entry is lent; the same figures are in "
+                    "the table below.")
+    rows = [(", ".join(f"{c:,}" for c in p.capacities), ", ".join(map(str, p.thresholds)), percent(p.share),
+             number(float(f"{p.installs_per_packet:.3g}")), number(float(f"{p.recalls_per_packet:.3g}")),
+             "-" if p.host_work is None else f"{p.host_work:.2f}", mpps(p.throughput_pps),
+             tag("strong", "chosen") if i == at else "") for i, p in enumerate(way.points)]
+    data = table(("entries lent at most", "after packets", "fast path", "lent a packet", "recalled a packet",
+                  "host work (cores)", "throughput", ""), rows, "Budgets considered", numeric=range(7))
+    keys = tag("ul", [tag("li", tag("code", k)) for k in way.keys])
+    how = "runs the program" if way.mode == "resume" else "has rules of decided flows"
+    told = (f"Entries of {', '.join(way.components)} are lent from {way.owner} to {way.near}, which {how}: at most "
+            f"{sum(point.capacities):,}, after {', '.join(map(str, point.thresholds))} packets of a flow. "
+            f"{percent(point.share)} of packets take the fast path.")
+    return tag("figure", tag("figcaption", told), chart, details("Budgets that were considered", data),
+               details("How packets find their entries", keys))
+
+
 def sizes(plan: Plan, rows: Sequence[Exhaustion]) -> Markup | None:
     """How full tables got and get at the planned rate."""
     if not rows:
@@ -382,11 +427,12 @@ def why(plan: Plan) -> Markup:
     """Reasons per state, with what each other place would mean."""
     rows = []
     for s in plan.states:
-        moves = [tag("div", f"at {m.where}: {'' if m.possible else 'not possible: '}{m.reason}") for m in s.moves]
+        lines = [tag("div", s.reason)] if s.decision != "whole" or not s.moves else []
+        lines += [tag("div", f"at {m.where}: {'' if m.possible else 'not possible: '}{m.reason}") for m in s.moves]
         how = "" if s.decision == "whole" else f", {s.decision}"
         rows.append(tag("li", tag("strong", s.name), f" ({s.kind}{how}) at {s.place}/{s.tier}; "
                         f"{number(s.accesses_per_packet)} accesses a packet",
-                        tag("pre", _where(s.source)), moves or tag("div", "the target has one place only"),
+                        tag("pre", _where(s.source)), lines,
                         class_=colour(plan, s.place)))
     return tag("ul", rows, class_="reasons") if rows else tag("p", "The program has no state.")
 
@@ -399,7 +445,7 @@ def costs(plan: Plan) -> Markup:
     rows: list[Sequence[Child]] = [(p.name, percent(p.share), *(_amount(p.costs, n) for n in names))
                                    for p in budget.paths]
     rows.append((tag("strong", "mean packet"), "", *(_amount(budget.mean, n) for n in names)))
-    return table(head, rows, "One packet of each path (predicted)", numeric=range(1, len(head)))
+    return table(head, rows, "One packet of each path (predicted)", numeric=range(1, len(head)), whole=(0,))
 
 
 def _amount(amounts: Mapping[str, float], name: str) -> str:
@@ -459,6 +505,14 @@ def evidence(plan: Plan) -> Markup:
     if e.verified is not None:
         facts.append(("verified", f"{e.verified.packets:,} packets, equal to the unsplit program in one process; "
                                   f"{percent(e.verified.coverage)} of its outcomes taken"))
+    if e.verified is not None:
+        v = e.verified
+        facts.append(("verified", f"{v.packets:,} packets of {', '.join(v.traffic)} with {v.seeds} orders of the "
+                                  f"scheduler gave what the unsplit program gives; {v.fast:,} on the fast path, "
+                                  f"{v.punted:,} handed over, {v.recalled:,} entries taken back; "
+                                  f"{percent(v.coverage)} of the program's outcomes covered"))
+    else:
+        facts.append(("verified", "not yet: `cora verify` runs the plan's parts against the unsplit program"))
     hashes = [("program", plan.program_hash), ("profile", plan.profile_digest), ("model", plan.model_digest),
               ("plan", plan.digest())]
     stages = [(s.goal, s.status, number(s.objective), "-" if s.bound is None else number(s.bound),

@@ -10,15 +10,22 @@ import pytest
 
 import cora
 from cora.analysis.profile import PathUse, Profile
+from cora.explain.budget import budget_of
 from cora.explain.kept import as_if_lent, kept_at_owner, not_lent
+from cora.explain.questions import Questions
+from cora.explain.sensitivity import count, rates_of_change, sensitivity
 from cora.explain.subject import Subject
 from cora.explain.variants import until_lent, without_fragments
-from cora.explain.why import kept_text
+from cora.explain.why import kept_text, why
 from cora.ir import nodes
 from cora.ir.nodes import Program
 from cora.ir.verify import verify
 from cora.models import registry
 from cora.models.target import Refusal
+from cora.models.variation import varied
+from cora.partition import plan
+from cora.plan.costs import mean_amounts
+from cora.report.page import Beside, page
 
 ROOT = Path(__file__).resolve().parents[2]
 OFFICE = ROOT / "examples" / "captures" / "office.pcap"
@@ -118,3 +125,42 @@ def test_a_program_without_fragments_is_sound_and_drops_them() -> None:
     assert sum(p.packets for p in seen.paths if p.verdict == 'drop "fragment"') == fragments
     assert sum(p.packets for p in seen.paths) == sum(p.packets for p in profile.paths)
     assert cora.plan(made, seen, "agilio-cx", cores=1).throughput_pps > 0
+
+
+@lru_cache(maxsize=1)
+def split() -> Subject:
+    """The NAT on a card whose memories are taken by others: its table is split by flow."""
+    program, profile = nat()
+    target = registry.get("agilio-cx", None, ("emem=1.61GB", "imem=2.9MB"))
+    return Subject(plan(program, profile, target, rate_pps=15e6), program, profile, target)
+
+
+@pytest.mark.needs("gcc")
+def test_a_split_plan_is_accounted_for_and_explained() -> None:
+    found = split().plan
+    conns = found.state("conns")
+    assert conns.decision == "split" and conns.lent is not None
+    total = mean_amounts(found)
+    for r in found.resources:
+        assert total.get(r.name, 0.0) == pytest.approx(r.per_packet, rel=1e-4, abs=1e-9), r.name
+    text = why(found)
+    assert "conns: lending entries and taking them back" in text and "% lending of conns" in text
+    budget = budget_of(found)
+    lent = sum(p.share for p in budget.paths if any("lent" in h for h in p.history))
+    assert lent == pytest.approx(conns.lent.share, rel=1e-3)
+    assert all(not p.costs.get("host-cores") for p in budget.paths if any("lent" in h for h in p.history))
+    shown = page(found, Beside(split().target.places, split().profile))
+    assert f"conns (lent, {conns.lent.entries:,} entries)" in shown and "What is split by flow" in shown
+    for r in found.resources:
+        assert not r.per_packet or f'aria-label="{r.name} is ' in shown
+
+
+@pytest.mark.needs("gcc")
+def test_the_rate_of_changes_is_asked_about_where_entries_are_lent() -> None:
+    assert rates_of_change(split().plan) == {"lending"}
+    assert rates_of_change(subject("agilio-cx").plan) == frozenset()
+    questions = Questions(split())
+    twice = questions.gain(target=varied(split().target, faster={"lending": 2.0}))
+    assert twice.ratio > 1.05 or (twice.cores or 0) < (twice.cores_now or 0)
+    names = [m.what for m in sensitivity(questions)]
+    assert "twice the rate of changes (lending)" in names and len(names) == count(questions)

@@ -22,7 +22,7 @@ from cora.explain.sensitivity import sensitivity
 from cora.explain.sizing import sizes
 from cora.explain.subject import Subject
 from cora.partition import plan
-from cora.plan.document import Copy, Lent, Plan, RefusedAt, Source
+from cora.plan.document import Copy, Lent, Plan, Point, RefusedAt, Source, Steering
 from cora.plan.quantities import mpps, scaled
 from cora.plan.render import percent
 from cora.report.page import Beside, page
@@ -47,7 +47,10 @@ def split(whole: Plan) -> Plan:
     conns = replace(whole.state("conns"), decision="split", place="host", tier="dram", lent=lent, entries=50)
     copies = (Copy("nic", "slow", 60, "bytes"), Copy("host", "dram", 60, "bytes"))
     peers = replace(whole.state("peers"), decision="replicated", copies=copies)
-    return replace(whole, states=(conns, peers, *whole.states[2:]))
+    points = tuple(Point((c,), (t,), share, 0.01, 0.001, None, 1e7) for c, t, share in (
+        (4, 1, 0.4), (12, 1, 0.7), (4, 2, 0.3), (12, 2, 0.6)))
+    steering = Steering(("conns",), "nic", "host", "resume", ("wire: ipv4.src -> conns.main",), ("entry",), points, 3)
+    return replace(whole, states=(conns, peers, *whole.states[2:]), steering=(steering,))
 
 
 class Outline(HTMLParser):
@@ -196,6 +199,12 @@ def test_a_split_plan_shows_its_pieces_and_its_cut() -> None:
     words = Outline(text).text
     assert "conns (lent, 12 entries) 24 B" in words and "conns (owner)" in words
     assert words.count("peers (replicated copy) 60 B") == 2
+    assert "at most 12, after 2 packets of a flow. 60.0 % of packets take the fast path" in words
+    assert "wire: ipv4.src -> conns.main" in words and "after 1 packet" in words
+    chosen = [c for c in drawings(text)["budgets-0"].iter("{http://www.w3.org/2000/svg}circle")
+              if c.attrib["class"] == "dot mark"]
+    assert len(chosen) == 1 and float(chosen[0].attrib["cx"]) == 560  # the largest budget is at the end
+    assert float(chosen[0].attrib["cy"]) == pytest.approx(220 - 200 * 0.6)
     assert "up to 12 entries lent to nic after 2 packets; 60.0 % of packets on the fast path" in words
     svg = drawings(text)["popularity-0"]
     space = "{http://www.w3.org/2000/svg}"
