@@ -142,7 +142,8 @@ class AdmissionPoint:
         installs: entries lent. removals: lent entries that died or were taken back to make room. recalls: lent entries
             taken back because a packet needed them at their owner. What is left is lent at the end.
         peak, mean: entries lent at most, and on average over time.
-        busiest: installs of the window with most.
+        busiest: installs of the window with most. Of several components, peak and busiest are the sums of what each
+            has, which the two need not reach at the same time.
         windows: the same of the windows at `WINDOW_QUANTILES` of load, by their number.
     """
 

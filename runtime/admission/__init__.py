@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from threading import Thread
 from typing import TYPE_CHECKING, Literal
 
+from cora.analysis.accesses import accesses_of, components_of
 from cora.analysis.paths import number_paths, path_of
 from cora.analysis.profile import (
     WINDOW_QUANTILES,
@@ -93,7 +95,7 @@ class Watch:
         self.components = [name for name, sharding in shardings.items() if sharding.splittable]
         tables = {s.name for s in program.states if isinstance(s, MapState | MeterState)}
         engine.follow([[s for s in shardings[c].states if s in tables] for c in self.components])
-        self._alignments = Alignments(program, self.components)
+        self._program, self._alignments = program, Alignments(program, self.components)
         self._simulator = Simulator(len(self.components), windows, self._alignments, unchanging=_UNCHANGING)
         self._running: Thread | None = None
         self._failure: Exception | None = None
@@ -139,19 +141,71 @@ class Watch:
         chosen = sorted({window_at(loads, q) for q in WINDOW_QUANTILES})
         found = []
         for way, mode in enumerate(MODES):
-            points: list[AdmissionPoint] = []
-            for number, component in enumerate(self.components):
-                points += self._points(number, way, component, chosen, duration_ns)
+            tables = [self._points(number, way, component, chosen, duration_ns)
+                      for number, component in enumerate(self.components)]
+            points = [point for table in tables for _, point in sorted(table.items())]
+            if self._apart():
+                points += together([t for t in tables if t])
             if points:
                 found.append(Admission(mode, tuple(points)))
         return tuple(found)
 
     def _points(self, number: int, way: int, component: str, chosen: Sequence[int],
-                duration_ns: int) -> list[AdmissionPoint]:
+                duration_ns: int) -> dict[Limits, AdmissionPoint]:
         windows = {w: self._simulator.window(number, way, w) for w in chosen}
-        found = [_point(component, point, [(w, totals[i]) for w, totals in windows.items() if totals], duration_ns)
-                 for i, point in enumerate(self._simulator.points(number, way)) if point.whole.peak]
-        return sorted(found, key=lambda p: (p.budgets[component].threshold, p.budgets[component].capacity))
+        return {
+            (point.threshold, UNBOUNDED if point.capacity is None else point.capacity):
+            _point(component, point, [(w, totals[i]) for w, totals in windows.items() if totals], duration_ns)
+            for i, point in enumerate(self._simulator.points(number, way)) if point.whole.peak}
+
+    def _apart(self) -> bool:
+        """Whether no packet has used entries of two components, so that what is lent of them adds up."""
+        component_of = components_of(self._program)
+        used = {b.label: {component_of[state] for node in (*b.instructions, b.terminator)
+                          for state, _ in accesses_of(self._program, node)} for b in self._program.blocks}
+        numbering = number_paths(self._program)
+        paths = {int(number) for number in self._simulator.taken()["path"]}
+        for number in paths:
+            touched = set().union(*(used[label] for label in path_of(self._program, numbering, number).blocks))
+            if len(touched & set(self.components)) > 1:
+                return False
+        return True
+
+
+# A threshold, and a capacity or UNBOUNDED.
+Limits = tuple[int, float]
+UNBOUNDED = math.inf
+
+
+def together(tables: Sequence[Mapping[Limits, AdmissionPoint]]) -> list[AdmissionPoint]:
+    """Points of several components lent together, each by points of the same threshold and capacity.
+
+    Where a component never had so many entries lent at once, its point without a bound does the same. ``tables``: per
+    component; no packet uses entries of two.
+    """
+    found = []
+    for threshold, capacity in sorted({limits for table in tables for limits in table}) if len(tables) > 1 else ():
+        points = [point for table in tables
+                  if (point := table.get((threshold, capacity), table.get((threshold, UNBOUNDED)))) is not None]
+        if len(points) > 1:
+            found.append(_sum(points))
+    return found
+
+
+def _sum(points: Sequence[AdmissionPoint]) -> AdmissionPoint:
+    windows = {w.window: [v for p in points for v in p.windows if v.window == w.window]
+               for p in points for w in p.windows}
+    return AdmissionPoint(
+        {name: budget for p in points for name, budget in p.budgets.items()}, _merged(p.lent for p in points),
+        sum(p.installs for p in points), sum(p.removals for p in points), sum(p.recalls for p in points),
+        sum(p.peak for p in points), sum(p.mean for p in points), sum(p.busiest for p in points),
+        tuple(AdmissionWindow(number, _merged(v.lent for v in same), sum(v.installs for v in same),
+                              sum(v.removals for v in same), sum(v.recalls for v in same), sum(v.peak for v in same))
+              for number, same in sorted(windows.items())))
+
+
+def _merged(lent: Iterable[tuple[tuple[int, int], ...]]) -> tuple[tuple[int, int], ...]:
+    return tuple(sorted(pair for pairs in lent for pair in pairs))
 
 
 def _point(component: str, point: Point, windows: Sequence[tuple[int, Totals]], duration_ns: int) -> AdmissionPoint:

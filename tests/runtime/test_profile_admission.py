@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache, partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from slow_admission import Move, Packet, Point
 import cora
 from cora.analysis.decided import RuleTemplate, decide
 from cora.analysis.paths import number_paths
-from cora.analysis.profile import WINDOW_QUANTILES, Profile, at_window
+from cora.analysis.profile import WINDOW_QUANTILES, AdmissionPoint, Profile, at_window
 from cora.analysis.sharding import align, sharding_of
 from cora.engine.reference import Reference, TraceStep
 from cora.engine.reference.tables import Entry, MapTable
@@ -124,11 +125,16 @@ def test_admission_is_what_the_policy_does_to_the_packets_of_the_reference(monke
     assert [a.mode for a in profile.admission] == ["resume", "restart"]
     assert all(len(a.points) > 10 for a in profile.admission)
     for admission in profile.admission:
+        together: list[AdmissionPoint] = []
+        single = {(name, b): p for p in admission.points if len(p.budgets) == 1 for name, b in p.budgets.items()}
         known: dict[tuple[int, str], bool] = {}
         for path in profile.paths:
             for name in names:
                 known[path.id, name] = is_aligned(path.id, program, name, admission.mode, profile)
         for point in admission.points:
+            if len(point.budgets) > 1:
+                together.append(point)
+                continue
             (component, budget), = point.budgets.items()
             slow = Point(names.index(component), budget.capacity, budget.threshold,
                          {path: yes for (path, name), yes in known.items() if name == component}.__getitem__,
@@ -143,6 +149,19 @@ def test_admission_is_what_the_policy_does_to_the_packets_of_the_reference(monke
                 tally = slow.windows[window.window]
                 assert (dict(window.lent), window.installs, window.removals, window.recalls, window.peak) == (
                     tally.served, tally.installs, tally.removals, tally.recalls, tally.peak)
+
+
+        # No packet is of both IP versions: what is lent of both tables adds up.
+        by_threshold = Counter((name, b.threshold) for name, b in single)
+        assert len(together) == sum(max(by_threshold[name, t] for name in names) for t in (1, 2, 4, 8))
+        for point in together:
+            parts = [single[item] for item in point.budgets.items()]
+            assert list(point.budgets) == names
+            assert dict(point.lent) == dict(pair for part in parts for pair in part.lent)
+            assert (point.installs, point.removals, point.recalls) == tuple(
+                sum(figures) for figures in zip(*((p.installs, p.removals, p.recalls) for p in parts), strict=True))
+            assert [w.installs for w in point.windows] == [
+                sum(v.installs for p in parts for v in p.windows if v.window == w.window) for w in point.windows]
 
 
 def window_of(time: int, profile: Profile) -> int:
