@@ -28,6 +28,8 @@ CUT_GAP = 5e-5
 # Kept from the limits handed to a solver, which holds rows to about 1e-6 only; the exact check has no tolerance.
 MARGIN = 1e-5
 _ROUNDS = 200
+# Tangents of other variants that a program starts with.
+_SHARED = 6
 _RELAXED_ROUNDS = 12
 # Only what is better than the best so far by this share is looked for.
 _BETTER = 1e-5
@@ -119,6 +121,8 @@ class Optimiser:
         self.relaxations: dict[tuple[int, Setting, Goal, Limits], float | None] = {}
         self.solves = 0
         self.hands: list[Found] = []
+        self.points: list[Vector] = []
+        self.given: dict[int, int] = {}
         for variant, assignment in self.known:
             if not broken_rules(self.problems[variant], assignment):
                 self.keep(variant, assignment)
@@ -210,7 +214,16 @@ class Optimiser:
         """The relaxation's value with cuts until it changes little or is beyond the best so far; None: impossible."""
         return self._relaxation(self.model(variant, setting), goal, limits, top)
 
+    def _share(self, model: Model) -> None:
+        """Give a program the last tangents of the others: one holds for every variant."""
+        fresh = self.points[self.given.get(id(model), 0) :][-_SHARED:]
+        self.given[id(model)] = len(self.points)
+        for loads in fresh:
+            if len(loads) == len(model.problem.resources) and not model.impossible:
+                model.cut_load(loads)
+
     def _relaxation(self, model: Model, goal: Goal, limits: Limits, top: _Top | None) -> float | None:
+        self._share(model)
         low = -math.inf
         for _ in range(_RELAXED_ROUNDS):
             if self.rest() <= 0:
@@ -227,6 +240,8 @@ class Optimiser:
                 return low
             if not _cut_relaxed(model, goal, limits, outcome.values, loads):
                 return low
+            self.points.append(loads)
+            self.given[id(model)] = len(self.points)
         return low
 
     def _solve(self, model: Model, variant: int, goal: Goal, limits: Limits, top: _Top | None
