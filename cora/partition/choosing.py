@@ -1,8 +1,9 @@
 """The best plan over all variants: no split, every split with every budget that the profile knows of, the return leg.
 
 Each variant is a placement problem of its own; `cora.partition.optimise` compares them, so that the proof covers all.
-Where a plan without a split leaves no work to the host, none is tried: lending entries would only cost. Packets may
-come back from the host only where some of them have to go there.
+Where a rate is asked for and a plan without a split leaves no work to the host, none is tried: lending entries would
+only cost. Where a split brings nothing that a plan can promise, there is none. Packets may come back from the host only
+where some of them have to go there.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from cora.partition.variants import WHOLE, Split, Variant
 
 # Host work (in cores) below which a split cannot save anything.
 _NONE = 1e-6
+# Throughputs, and host work, that differ by a smaller share are the same.
+_SAME = 1e-3
 # Where latency is limited and no rate is asked for, the highest rate is found to this relative precision.
 _RATE_GAP = 1e-4
 
@@ -185,7 +188,7 @@ class Chooser:
         """
         first = self.best_of([self.whole])
         self.unsplit = first
-        if first is not None and self.host_work(first) <= _NONE:
+        if first is not None and self.aim.rate is not None and self.host_work(first) <= _NONE:
             return first
         if not self.others:
             return first
@@ -198,7 +201,15 @@ class Chooser:
             if first is None:
                 raise
             best, self.stages = replace(first, proven=False), earlier
-        return best
+        if first is None or best is None or not self.as_good(first, best):
+            return best
+        return replace(first, proven=best.proven)
+
+    def as_good(self, one: Chosen, other: Chosen) -> bool:
+        """Whether a plan does as well as another as far as a plan's promise goes: then the simpler one is taken."""
+        if self.aim.rate is None:
+            return one.placement.throughput(one.cores) >= other.placement.throughput(other.cores) * (1 - _SAME)
+        return one.cores == other.cores and self.host_work(one) <= self.host_work(other) * (1 + _SAME) + _NONE
 
     def host_work(self, chosen: Chosen) -> float:
         rate = self.aim.rate

@@ -6,6 +6,7 @@ Nothing here knows how a plan is found; each law follows from what a best plan i
 from __future__ import annotations
 
 import math
+import time
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +21,9 @@ from cora.models.registry import get
 from cora.models.target import Target
 from cora.models.variation import varied
 from cora.partition import plan
+from cora.partition.baselines import Aim
+from cora.partition.choosing import Asked, Chooser
+from cora.partition.prices import Prices
 from cora.plan.document import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,6 +92,20 @@ def test_a_plan_is_no_worse_than_any_simple_placement(nf: str, nic: str) -> None
         if other.legal and other.cores is not None:
             assert other.cores >= asked.cores
             assert other.cores > asked.cores or (other.host_work or 0) >= work(asked) * (1 - SAME) - 1e-6
+
+
+@pytest.mark.parametrize(("nf", "nic"), [("nat.ref", "bluefield2"), ("policer.ref", "agilio-cx")])
+@pytest.mark.parametrize("cores", [1, 2])
+def test_no_split_and_no_budget_does_better_by_itself(nf: str, nic: str, cores: int) -> None:
+    """Also where the plan without a split leaves nothing to the host: with its cores more can be carried."""
+    program, profile = traffic_of(nf)
+    made = planned(nf, nic, cores=cores)
+    asked = Asked(Aim(None, cores, cores), "highs", time.perf_counter() + 60)
+    chooser = Chooser(Prices(program, profile, get(nic)), asked, float(made.throughput_pps))
+    assert chooser.others
+    alone = [chooser.best_of([chooser.whole, case]) for case in chooser.others]
+    best = max(c.placement.throughput(cores) for c in alone if c is not None)
+    assert made.throughput_pps == pytest.approx(best, rel=SAME)
 
 
 @on_examples
