@@ -48,7 +48,7 @@ def planned(nf: str, nic: str, rate: float | None = None, cores: int | None = No
 
 def on(target: Target, nf: str, rate: float | None = None, cores: int | None = None) -> Plan:
     program, profile = traffic_of(nf)
-    return plan(program, profile, target, rate_pps=rate, cores=cores)
+    return plan(program, profile, target, rate_pps=rate, cores=cores, time_limit=120)
 
 
 def work(made: Plan) -> float:
