@@ -52,8 +52,10 @@ def plan(program: Program, profile: Profile, target: Target, *, rate_pps: float 
     """
     check_request(rate_pps, cores, solver, time_limit)
     rate = None if rate_pps is None else math.ceil(rate_pps)
-    request = Request(rate, line_bps, cores, solver, time_limit, search, tuple(pins), tuple(forbids), max_latency_ns,
-                      max_nic_memory, headroom, window)
+    # Whole numbers of seconds or shares would be read back as other values than were written.
+    request = Request(rate, line_bps, cores, solver, float(time_limit), search, tuple(pins), tuple(forbids),
+                      None if max_latency_ns is None else float(max_latency_ns), max_nic_memory, float(headroom),
+                      None if window is None else float(window))
     return _Planner(program, profile, target, request, warm).plan()
 
 

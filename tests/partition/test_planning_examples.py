@@ -84,3 +84,10 @@ def test_a_higher_rate_never_takes_fewer_cores() -> None:
     cores = [plan(program, profile, get("host"), rate_pps=r * 1e6).cores for r in (1, 5, 12, 20, 30)]
     assert cores == sorted(cores)
     assert cores[0] == 1 < cores[-1]
+
+
+@pytest.mark.needs("gcc")
+def test_whole_numbers_in_a_request_are_read_back() -> None:
+    program, profile = case("policer")
+    made = plan(program, profile, get("host"), cores=2, time_limit=20, headroom=0, max_latency_ns=10**9)
+    assert plan_from_json(made.to_json()) == made
