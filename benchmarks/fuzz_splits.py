@@ -25,7 +25,7 @@ from cora.ir.parts import Split
 from cora.testing import Packet, difference, exercising_packets, generate, run_reference
 from cora.testing.choices import RandomChoices
 from cora.testing.compare import Outcome
-from cora.testing.placements import random_split
+from cora.testing.placements import random_rules, random_split
 from cora.testing.splits import by_packet, run_split
 
 
@@ -76,7 +76,10 @@ def check(split: Split, packets: Sequence[Packet], options: Options, schedules: 
 def one(seed: int, count: int, schedules: int, most_places: int, tally: Tally) -> str | None:
     """Run one seed; the report of a failure."""
     case, options, choices = generate(seed), options_of(seed), RandomChoices(seed)
-    split = random_split(case.program, choices, choices.integer(2, most_places))
+    places = choices.integer(2, most_places)
+    # In every third one, rules serve decided paths at the first place, where that is possible.
+    ruled = random_rules(case.program, choices, places) if seed % 3 == 0 else None
+    split = ruled or random_split(case.program, choices, places)
     packets = packets_of(seed, exercising_packets(case.program, seed, count // 2, options), count)
     tally.programs += 1
     tally.lent += bool(split.lendings)

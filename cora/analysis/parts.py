@@ -237,11 +237,12 @@ class _Cutter:
         place = next(iter(self.roles[state.name]), None)
         if place is None:
             return
-        if self.nodes[0].place == place:
-            self.rooms[place].released = _name(0, self.nodes[0])
+        first = 0 if self.restart is None else self.restart
+        if self.nodes[first].place == place:
+            self.rooms[place].released = _name(first, self.nodes[first])
             return
-        self.rooms[place].released = _released(0, self.nodes[0])
-        waiting, seen = [0], {0}
+        self.rooms[place].released = _released(first, self.nodes[first])
+        waiting, seen = [first], {first}
         while waiting:
             number = waiting.pop()
             for target in self.release_node(number, place):

@@ -93,12 +93,14 @@ def _head(split: Split, host: PartProgram) -> Lines:
         *_common(split),
         f"#define CORA_STATES {len(part.program.states)}",
         f"#define CORA_TRACKERS {len(host.dialect.trackers)}",
+        f"#define CORA_LATER {host.dialect.later}",
         "#define CORA_PATHS 1",
         f"#define CORA_PROGRAM UINT64_C(0x{program_hash(split.program)[:16]})",
         f"#define CORA_EPOCH {EPOCH}",
         f"#define CORA_NEAR_PLACES {_listed(item.near for item in split.lendings)}",
         f"#define CORA_OWNER_PLACES {_listed(item.owner for item in split.lendings)}",
         f"#define CORA_LENT_MOST {_listed(item.entries for item in split.lendings)}",
+        f"#define CORA_BY_RULES {_listed(int(item.restart) for item in split.lendings)}",
         f"#define CORA_LENT_AFTER {_listed(item.threshold for item in split.lendings)}",
         "",
         '#include "base.h"',
@@ -162,6 +164,12 @@ def _interface(split: Split, host: PartProgram) -> Lines:
                    "    (void)E, (void)at;")
     forget = [f"    memset(E->{host.dialect.names.state(s.name)}, 0, {s.size}ull * sizeof(struct cora_total));"
               for s in counters]
+    ruled = [t for t in near if isinstance(t, LentMap) and split.lendings[t.number].restart]
+    refreshed = [f"    if (p->refreshed[{t.number}])\n        {t.table}_touch(E, p->lent_at[{t.number}], p->now, "
+                 f"p->refreshed[{t.number}] - 1);" for t in ruled]
+    if host.dialect.later:
+        out += ["CORA_COLD void cora_split_refresh(struct cora_engine *E, struct cora_packet *p)", "{",
+                "    (void)E, (void)p;", *refreshed, "}", ""]
     return [*out, "CORA_COLD void cora_split_forget_counts(struct cora_engine *E)", "{", "    (void)E;", *forget, "}",
             "", "static inline bool cora_split_expired(const struct cora_engine *E, uint32_t c, uint32_t at, "
             "uint64_t now)", "{", "    return cora_split_deadline(E, c, at) < now;", "}"]
@@ -213,6 +221,11 @@ class PartDialect(HostDialect):
         self.configs = {i.result: i.config for b in blocks for i in b.instructions if isinstance(i, LoadConfig)}
         # The label of the block whose terminator is being written.
         self.label = ""
+        self.ruled = any(item.restart and item.near == part.number for item in split.lendings)
+        # A place that runs only decided paths does nothing before it knows that one serves the packet.
+        self.later = 1 + sum(isinstance(i, nodes.Count) for b in part.program.blocks for i in b.instructions) if (
+            self.ruled) else 0
+        self.anew = {(p.number, e.number) for p in split.parts for e in p.entries if e.anew}
         pools = {s.name: s for s in part.program.states if isinstance(s, PoolState)}
         for copied in part.program.states:
             # A map that packets never change has no entries, and its pool is elsewhere.
@@ -261,14 +274,52 @@ class PartDialect(HostDialect):
             return [line.replace(call, f"{call}{self._anchored()}, ") for line in lines]
         return [line.replace(call, f"{call}p, ") for line in lines] if isinstance(table, LentMeter) else lines
 
+    def count(self, node: nodes.Count) -> Lines:
+        lines = super().count(node)
+        if not self.ruled or not lines:
+            return lines
+        total = next(i for i, line in enumerate(lines) if ".packets++;" in line)
+        added = next(i for i, line in enumerate(lines) if ".octets +=" in line)
+        entry, amount = lines[added].strip().rstrip(";").split(".octets += ")
+        pad = lines[total][:len(lines[total]) - len(lines[total].lstrip())]
+        noted = [f"{pad}p->later[p->later_count].total = &{entry}.packets;",
+                 f"{pad}p->later[p->later_count++].octets = {amount};"]
+        return [*lines[:total], *noted, *lines[added + 1:]]
+
+    def touch(self, node: nodes.Touch) -> Lines:
+        table = self._map_of(node.entry)
+        if not self.ruled or not isinstance(table, LentMap):
+            return super().touch(node)
+        number = next((i for i, t in enumerate(table.state.timeouts) if t.name == node.timeout), 0)
+        # Another class is a change of the entry, which is its owner's.
+        return [f"if ({table.entry(self.use(node.entry))}.timeout != {number})", f"    {self._leave()}",
+                f"p->refreshed[{table.number}] = {number + 1};"]
+
+    def store_entry(self, node: nodes.StoreEntry) -> Lines:
+        table = self._map_of(node.entry)
+        if not self.ruled or not isinstance(table, LentMap):
+            return super().store_entry(node)
+        field = f"{table.entry(self.use(node.entry))}.{table.field_names[node.field]}"
+        return [f"if ({field} != {self.use(node.value)})", f"    {self._leave()}"]
+
+    def _leave(self) -> str:
+        """Goes to where packets start anew at the next place."""
+        label = next(b.label for b in self.part.program.blocks if isinstance(b.terminator, nodes.Punt) and
+                     self._starts_anew(b.terminator))
+        return f"goto {self.names.block(label)};"
+
+    def _starts_anew(self, node: nodes.Punt) -> bool:
+        place = next(p.number for p in self.split.parts if p.place == node.place)
+        return (place, node.entry) in self.anew
+
     def punt(self, node: nodes.Punt) -> Lines:
-        out: Lines = []
+        out: Lines = ["p->anew = true;"] if self._starts_anew(node) else []
         items = list(_travelling(node.values))
         for item in items:
             name = self.use(item.value)
             out.append(f"{{ {self._carrier(item)} travels = {self._departing(item, name)}; "
                        f"memcpy(p->values + {item.offset}, &travels, {item.size}); }}")
-        if items:
+        if items and not self._starts_anew(node):
             out[0] = f"if (CORA_FAULT != CORA_STALE_VALUE) {out[0]}"
         size = items[-1].offset + items[-1].size if items else 0
         place = next(p.number for p in self.split.parts if p.place == node.place)
@@ -411,7 +462,8 @@ def _world(split: Split) -> str:
     places = ", ".join(f"&cora_place_{p.number}" for p in split.parts)
     lines = [
         f"/* {comment(split.program.name)}: the world between its places */",
-        *_common(split), "#define CORA_TRACKERS 0", "#define CORA_STATES 0", "", '#include "split.h"', "",
+        *_common(split), "#define CORA_TRACKERS 0", "#define CORA_LATER 0", "#define CORA_STATES 0", "",
+        '#include "split.h"', "",
         *(f"extern const struct cora_place_ops cora_place_{p.number};" for p in split.parts),
         f"static const struct cora_place_ops *const cora_places[] = {{{places}}};", *rows,
         f"static const uint64_t *const cora_harm[] = {{{', '.join(f'cora_harm_{p.number}' for p in split.parts)}}};",

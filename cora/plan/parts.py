@@ -163,6 +163,9 @@ class _Reader:
         return self.number[key]
 
     def roles(self, state: StatePlacement) -> Iterator[tuple[int, Role]]:
+        if self.restarts and state.name in copied_states(self.program):
+            # Rules count by themselves, and have read-only tables evaluated in them.
+            yield 0, "copy"
         if state.decision in ("replicated", "partial"):
             for copy in state.copies:
                 yield self.at(copy.place), "copy"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from cora.analysis.accesses import accesses_of, components_of
-from cora.analysis.parts import LENT, OWNER, PlacedNode, split_of
+from cora.analysis.parts import LENT, OWNER, RESTART, PlacedNode, split_of
 from cora.analysis.prefixes import Piece, pieces_of
 from cora.analysis.sharding import Sharding, copyable, sharding_of
 from cora.ir.nodes import (
@@ -25,6 +25,7 @@ from cora.ir.nodes import (
     Police,
     PoolState,
     Program,
+    TrackFragment,
     successors,
 )
 from cora.ir.parts import Lending, Role, Split
@@ -44,6 +45,16 @@ def random_split(program: Program, choices: Choices, places: int = 2) -> Split:
     draft.homes = dict.fromkeys(draft.homes, places - 1)
     draft.place()
     return draft.split()
+
+
+def random_rules(program: Program, choices: Choices, places: int = 2) -> Split | None:
+    """As `random_split`, with a first place that runs only decided paths; None where nothing can be lent to it."""
+    shardings = sharding_of(program)
+    for _ in range(_TRIES):
+        draft = _Rules(program, choices, places, shardings)
+        if draft.lendings and draft.place():
+            return draft.split()
+    return None
 
 
 def _below(choices: Choices, limit: int) -> int:
@@ -109,6 +120,7 @@ class _Draft:
             if node.wanted is not None and limit[key] != node.wanted:
                 return False
         low = dict.fromkeys(order, 0)
+        low.update({k: 1 for k in order if k[2] == "owner" and isinstance(self, _Rules)})
         for key in order:
             node = self.nodes[key]
             node.place = low[key] + _below(self.choices, limit[key] - low[key] + 1)
@@ -120,7 +132,11 @@ class _Draft:
                 node.place = low[key]
             for _, target in node.edges:
                 low[target] = max(low[target], node.place)
-        return order[0] == (self.program.blocks[0].label, 0, "plain") and self.nodes[order[0]].wanted in (None, 0)
+        return self.starts(order) and self.nodes[order[0]].wanted in (None, 0)
+
+    def starts(self, order: list[_Key]) -> bool:
+        """Whether packets enter at the first node."""
+        return order[0] == (self.program.blocks[0].label, 0, "plain")
 
     def ordered(self) -> list[_Key]:
         position = {b.label: i for i, b in enumerate(self.program.blocks)}
@@ -231,3 +247,61 @@ class _Draft:
             yield lending.owner, "owner"
         else:
             yield self.homes[component], "whole"
+
+
+class _Rules(_Draft):
+    """All packets meet decided paths first; who leaves them starts anew at the second place."""
+
+    def __init__(self, program: Program, choices: Choices, places: int, shardings: Mapping[str, Sharding]) -> None:
+        super().__init__(program, choices, places, shardings)
+        whole = self.lendings
+        self.lendings = {c: replace(item, near=0, owner=max(1, item.owner), restart=True)
+                         for c, item in list(whole.items())[:1]}
+        self.anchors = {a.block: c for c in self.lendings for a in shardings[c].anchors}
+        self.copied |= {s.name for s in program.states if isinstance(copyable(program, s), str)}
+        self.homes = {c: self.lendings[c].owner if c in self.lendings else max(1, home)
+                      for c, home in self.homes.items()}
+
+    def build(self) -> None:
+        first = self.program.blocks[0].label
+        waiting: list[_Key] = [(first, 0, "rule"), (first, 0, "owner")]
+        while waiting:
+            key = waiting.pop()
+            if key not in self.nodes:
+                self.nodes[key] = self.rule(key) if key[2] == "rule" else self.make(key)
+                waiting += [target for _, target in self.nodes[key].edges]
+        self.nodes[first, 0, "rule"].edges.append((RESTART, (first, 0, "owner")))
+
+    def rule(self, key: _Key) -> _Node:
+        label, part, _ = key
+        piece = self.pieces[label][part]
+        if not piece.last:
+            after = self.pieces[label][part + 1]
+            return _Node(piece, "rule", [("next", (label, part + 1, "rule"))] if self.decided(after) else [])
+        edges: list[tuple[str, _Key]] = []
+        end = piece.block.terminator
+        looks = isinstance(end, Lookup) and label in self.anchors
+        for outcome, target in successors(end):
+            if self.decided(self.pieces[target][0]) and (not looks or outcome == "hit"):
+                edges.append((LENT if looks else outcome, (target, 0, "rule")))
+        return _Node(piece, "rule", edges)
+
+    def decided(self, piece: Piece) -> bool:
+        """Whether a decided path may go on with the piece."""
+        end = piece.block.terminator
+        if isinstance(end, Insert | Police | Hold | TrackFragment):
+            return False
+        if isinstance(end, Lookup) and end.state not in self.copied and piece.label not in self.anchors:
+            return False
+        return not any(isinstance(i, Delete) for i in piece.block.instructions)
+
+    def wanted(self, node: _Node) -> int | None:
+        return 0 if node.kind == "rule" else super().wanted(node)
+
+    def ordered(self) -> list[_Key]:
+        position = {b.label: i for i, b in enumerate(self.program.blocks)}
+        return sorted(self.nodes, key=lambda k: (position[k[0]], k[1], k[2] != "rule"))
+
+    def starts(self, order: list[_Key]) -> bool:
+        return order[0][2] == "rule"
+

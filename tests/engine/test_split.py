@@ -14,10 +14,10 @@ from cora.frontends import nf
 from cora.ir.nodes import Forward, Program
 from cora.ir.parts import Split
 from cora.plan.parts import parts_of
-from cora.testing import Packet, difference, run_native
+from cora.testing import Packet, difference, exercising_packets, generate, run_native
 from cora.testing.choices import RandomChoices
 from cora.testing.compare import Outcome
-from cora.testing.placements import random_split
+from cora.testing.placements import random_rules, random_split
 from cora.testing.splits import by_packet, run_split
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -59,6 +59,25 @@ def test_examples_under_random_placements(name: str, seed: int) -> None:
     split = random_split(cora.load(ROOT / "examples" / f"{name}.nf"), RandomChoices(seed), 2 + seed % 2)
     assert split.lendings
     assert assert_same(split, office()).used > 0
+
+
+@pytest.mark.parametrize(("name", "seed"), [("firewall.ref", 0), ("nat.ref", 1), ("firewall", 0)])
+def test_rules_serve_decided_paths_and_all_else_starts_anew(name: str, seed: int) -> None:
+    split = random_rules(cora.load(ROOT / "examples" / f"{name}.nf"), RandomChoices(seed), 2 + seed)
+    assert split is not None
+    assert any(e.anew for e in split.parts[1].entries)
+    found = assert_same(split, office())
+    assert found.fast > 500 and found.recalled > 0
+
+
+# Random programs whose random split lends entries, both ways.
+@pytest.mark.parametrize("seed", [6, 9, 12, 13])
+def test_random_programs_under_random_placements(seed: int) -> None:
+    case, choices = generate(seed), RandomChoices(seed)
+    ruled = random_rules(case.program, choices, 2) if seed % 3 == 0 else None
+    packets = exercising_packets(case.program, seed, 400)
+    assert_same(ruled or random_split(case.program, choices, 3), (*packets, *(
+        Packet(p.port, packets[-1].time_ns + 1000 * i, p.frame, p.wirelen) for i, p in enumerate(packets))))
 
 
 TWO_WAYS = """nf x { port a: wire; port b: host;

@@ -74,6 +74,14 @@ struct cora_packet {
     uint8_t punt_to, punt_size;      /* place the packet is handed to (0: it was not), bytes of the values with it */
     uint8_t values[CORA_PUNT_LIMIT]; /* that travel, or came */
     uint32_t lent_at[CORA_LENDINGS + 1]; /* the lent entry the packet used, by lending */
+#if CORA_LATER
+    bool anew; /* no decided path serves it: it goes on as it arrived */
+    uint8_t refreshed[CORA_LENDINGS + 1]; /* time-out class and 1; what a decided path does when it is through */
+    uint32_t later_count;
+    struct {
+        uint64_t *total, octets;
+    } later[CORA_LATER];
+#endif
 #endif
 };
 

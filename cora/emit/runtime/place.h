@@ -55,6 +55,11 @@ static inline void cora_place_begin(struct cora_packet *p)
     p->punt_to = p->punt_size = 0;
     for (int i = 0; i < CORA_LENDINGS; i++)
         p->lent_at[i] = CORA_NONE;
+#if CORA_LATER
+    p->anew = false;
+    p->later_count = 0;
+    memset(p->refreshed, 0, sizeof p->refreshed);
+#endif
 }
 
 #endif

@@ -19,6 +19,7 @@ static inline void cora_count_event(struct cora_engine *E, enum cora_statistic w
 }
 
 CORA_VALUE static const uint32_t cora_near_of[] = CORA_NEAR_PLACES, cora_owner_of[] = CORA_OWNER_PLACES;
+CORA_VALUE static const uint32_t cora_by_rules[] = CORA_BY_RULES; /* the near place runs decided paths only */
 CORA_VALUE static const uint32_t cora_lent_most[] = CORA_LENT_MOST, cora_lent_after[] = CORA_LENT_AFTER;
 
 /* --- the owner's side --- */
@@ -72,14 +73,14 @@ CORA_SHARED uint32_t cora_owner_found(struct cora_engine *E, uint32_t c, uint32_
         return at;
     struct cora_owned *owned = &E->place.owned[c];
     uint8_t state = owned->entries[at].state;
-    if (anchored)
+    if (anchored || cora_by_rules[c])
         owned->used = at;
     if (CORA_LIKELY(!state) || (state == CORA_OFFERED && anchored) || CORA_FAULT == CORA_NO_RECALL)
         return at;
     cora_owner_recall(E, c, at);
     if (!cora_split_expired(E, c, at, E->core.now))
         return at;
-    if (anchored)
+    if (owned->used == at)
         owned->used = CORA_NONE;
     cora_split_remove(E, c, at);
     return CORA_NONE;
@@ -350,6 +351,13 @@ static inline void cora_punt_encode(const struct cora_packet *p, uint8_t *out)
 CORA_SHARED void cora_place_hand_over(struct cora_engine *E, struct cora_packet *p)
 {
     struct cora_item *item = cora_item_new(CORA_ITEM_PACKET, p->punt_to, p->caplen);
+#if CORA_LATER
+    if (p->anew) {
+        cora_record_frame(p->record, p->data);
+        p->present = 0;
+        p->follower = false;
+    }
+#endif
     cora_punt_encode(p, item->head);
     item->index = p->index;
     item->flow = p->flow;
@@ -373,6 +381,13 @@ static inline bool cora_place_leave(struct cora_engine *E, struct cora_packet *p
         cora_place_hand_over(E, p);
         return true;
     }
+#if CORA_LATER
+    for (uint32_t i = 0; i < p->later_count; i++) {
+        p->later[i].total[0]++;
+        p->later[i].total[1] += p->later[i].octets;
+    }
+    cora_split_refresh(E, p);
+#endif
     for (uint32_t c = 0; c < CORA_LENDINGS; c++)
         if (p->lent_at[c] != CORA_NONE) {
             cora_count_event(E, CORA_FAST);
