@@ -35,7 +35,7 @@ DEFAULT_SEEDS = 4
 DEFAULT_PACKETS = 20_000
 DEFAULT_TIME = 120.0
 # The search for packets that cover every path runs the interpreter, which is slow.
-_COVERING = 500
+_COVERING = 1000
 # A reference run up to the packet that differs, to name its source lines, takes about this many packets a second.
 _TRACED = 50_000
 

@@ -85,6 +85,9 @@ class _Reader:
                     hint="make the plan again with this version of cora")
 
     def row(self, block: BlockPlacement) -> _Row:
+        if block.leg:
+            raise self.bad(f"packets come back to {block.place} from a later place (block {block.block}), which parts "
+                           "in one process do not do yet")
         key: _Key = (block.block, block.part, block.history, block.via, block.lent)
         pieces = self.pieces.get(block.block, ())
         if not 0 <= block.part < len(pieces):
@@ -193,7 +196,6 @@ class _Reader:
                            f"{lent.threshold} packets")
         return Lending(components_of(self.program)[state.name], state.name, near, owner,
                        min(lent.entries, declared.capacity), lent.threshold, lent.mode == "restart")
-
 
 
 def _owned(passed: str) -> str:

@@ -136,8 +136,10 @@ def test_a_plan_that_says_not_where_everything_runs_is_refused(plan_file: Path) 
         cora.verify(replace(plan, blocks=plan.blocks[1:]), program)
     with pytest.raises(cora.CoraError, match="stands twice"):
         cora.verify(replace(plan, blocks=(*plan.blocks, plan.blocks[0])), program)
-    places = dict.fromkeys(plan.places)
-    back = tuple(replace(b, place=next(iter(places)) if b.place != plan.places[0] else plan.places[-1])
-                 for b in plan.blocks)
-    with pytest.raises(cora.CoraError):
+    first, last = plan.places[0], plan.places[-1]
+    back = tuple(replace(b, place=last if b.place == first else first) for b in plan.blocks)
+    with pytest.raises(cora.CoraError, match="packets would go back"):
         cora.verify(replace(plan, blocks=back), program)
+    returning = tuple(replace(b, leg=1) for b in plan.blocks)
+    with pytest.raises(cora.CoraError, match="packets come back to"):
+        cora.verify(replace(plan, blocks=returning), program)
