@@ -57,4 +57,5 @@ def command(plan: str, state: str | None, nf: str | None, settings: tuple[str, .
     if as_json:
         print_json(data(found, more, helpful, kept, never))
         return
-    click.echo("\n".join([why(found), more_text(more), kept_text(kept, never), changes_text(helpful)]), nl=False)
+    bought = more_text(more, sensitivity.unasked(questions))
+    click.echo("\n".join([why(found), bought, kept_text(kept, never), changes_text(helpful)]), nl=False)

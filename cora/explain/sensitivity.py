@@ -10,10 +10,13 @@ from cora.models.target import Resource, Tier
 from cora.models.variation import varied
 from cora.plan.document import Plan
 from cora.plan.quantities import scaled
+from cora.plan.render import planned_rate
 
 # What is asked about a resource: this much more of it.
 MORE = 1.1
 MEGABYTE = 1_000_000
+# Of a resource that is used less than this at the plan's throughput, a tenth more is not asked about.
+BUSY = 0.2
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class More:
 
 
 def sensitivity(questions: Questions, tell: Callable[[int], None] | None = None) -> tuple[More, ...]:
-    """Every resource of the target, every memory, one more host core and, of a split plan, twice the rate of changes.
+    """Resources that are used, memories that are short, one more host core, and twice a split plan's rate of changes.
 
     ``tell`` is called with the number of questions answered so far.
     """
@@ -42,10 +45,40 @@ def sensitivity(questions: Questions, tell: Callable[[int], None] | None = None)
 def count(questions: Questions) -> int:
     """How many questions `sensitivity` asks."""
     target = questions.subject.target
-    resources = target.resources(questions.subject.profile.mean_frame)
-    changes = rates_of_change(questions.subject.plan)
-    return (1 + sum(not r.scales or r.name in changes for r in resources)
-            + sum(len(p.tiers) for p in target.places))
+    memories = sum(_short(questions, p.name, t.name) for p in target.places for t in p.tiers)
+    return 1 + len(_resources(questions)) + memories
+
+
+def unasked(questions: Questions) -> tuple[str, ...]:
+    """Resources that are not asked about, because the plan leaves most of them free even at its throughput."""
+    asked = {r.name for r in _resources(questions)}
+    subject = questions.subject
+    return tuple(r.name for r in subject.target.resources(subject.profile.mean_frame)
+                 if r.name not in asked and not r.scales)
+
+
+def _resources(questions: Questions) -> list[Resource]:
+    """The resources worth a plan of their own: used enough to bind, or the rate of changes."""
+    subject = questions.subject
+    plan = subject.plan
+    busier = plan.throughput_pps / planned_rate(plan)
+    used = {r.name: r.utilisation * busier for r in plan.resources}
+    changes = rates_of_change(plan)
+    return [r for r in subject.target.resources(subject.profile.mean_frame)
+            if r.name in changes or (not r.scales and used.get(r.name, 0.0) >= BUSY)]
+
+
+def _short(questions: Questions, place: str, tier: str) -> bool:
+    """Whether a memory, or all of its place, was too small for a state of the program, or is more than half full."""
+    subject = questions.subject
+    states = {s.name for s in subject.plan.states}
+    if any(r.subject in states and r.place in (place, f"{place}/{tier}") for r in subject.plan.refusals):
+        return True
+    filled = sum(s.amount for s in subject.plan.states if (s.place, s.tier) == (place, tier))
+    filled += sum(s.lent.amount for s in subject.plan.states
+                  if s.lent and (s.lent.place, s.lent.tier) == (place, tier))
+    capacity = next(t.capacity for p in subject.target.places if p.name == place for t in p.tiers if t.name == tier)
+    return 2 * filled > capacity
 
 
 def rates_of_change(plan: Plan) -> frozenset[str]:
@@ -61,13 +94,13 @@ def _questions(questions: Questions) -> Iterator[More]:
     last = subject.target.places[-1]
     yield More("1 host core more", "host cores", last.name, questions.gain(more_cores=1))
     changes = rates_of_change(subject.plan)
-    for resource in subject.target.resources(subject.profile.mean_frame):
+    for resource in _resources(questions):
         if resource.name in changes:
             yield _faster(questions, resource, 2.0, f"twice the rate of changes ({resource.name})")
-        elif not resource.scales:
+        else:
             yield _faster(questions, resource, MORE, f"10 % more {resource.name}")
     for place in subject.target.places:
-        for tier in place.tiers:
+        for tier in (t for t in place.tiers if _short(questions, place.name, t.name)):
             yield _roomier(questions, place.name, tier)
 
 

@@ -144,14 +144,15 @@ def _signed(ratio: float) -> str:
     return f"{share:+.1f} %"
 
 
-def more_text(rows: Sequence[More]) -> str:
+def more_text(rows: Sequence[More], unasked: Sequence[str] = ()) -> str:
     """What one more unit of each resource would buy."""
     useful = [m for m in rows if not m.gain.nothing]
     lines = columns(("more", "at", "brings"), [(m.what, m.place, gain_text(m.gain)) for m in useful])
     idle = [f"{m.what} at {m.place}" for m in rows if m.gain.nothing]
     lines = lines if useful else ["  nothing that was asked about brings more"]
     return "\n".join(["What more of a resource would buy (each planned anew; predicted)", *lines,
-                      *([f"  nothing by: {'; '.join(idle)}"] if idle else [])]) + "\n"
+                      *([f"  nothing by: {'; '.join(idle)}"] if idle else []),
+                      *([f"  not asked, mostly free: {', '.join(unasked)}"] if unasked else [])]) + "\n"
 
 
 def kept_text(kept: Sequence[Kept], never: Sequence[NotLent]) -> str:

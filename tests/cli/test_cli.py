@@ -575,7 +575,7 @@ def test_questions_about_a_plan(cora: Run, tmp_path: Path, monkeypatch: pytest.M
     whole = cora("explain", "a.json", "--profile", "p.json")
     assert whole.out.startswith(plain.out) and "1 host core more" in whole.out and "tried)" in whole.out
     data = json.loads(cora("explain", "a.json", "--profile", "p.json", "--json").out)
-    assert len(data["more"]) > 10 and data["changes"]["tried"] > 5 and data["resources"][0]["users"]
+    assert len(data["more"]) > 2 and data["changes"]["tried"] > 5 and data["resources"][0]["users"]
     assert json.loads(cora("explain", "a.json", "--json").out)["more"] is None
     compared = cora("compare", "a.json", "b.json")
     assert compared.out.count("best simple placement") == 2
