@@ -9,7 +9,7 @@ import pytest
 from test_agreement import both_sides
 
 import cora
-from cora.engine.split import Statistics
+from cora.engine.split import Statistics, run_sanitized
 from cora.frontends import nf
 from cora.ir.nodes import Forward, Program
 from cora.ir.parts import Split
@@ -109,3 +109,15 @@ def test_an_entry_lent_is_used_near_the_wire_and_comes_back() -> None:
     packets = tuple(Packet(i % 100 == 99, i * 10_000_000, back if i % 100 == 99 else frame, 60) for i in range(1000))
     statistics = assert_same(split, packets, range(6))
     assert statistics.fast > 1000 and statistics.recalled > 10
+
+
+@pytest.mark.needs("sanitizers")
+@pytest.mark.parametrize(("name", "ruled"), [("nat", False), ("firewall.ref", True)])
+def test_splits_are_clean_under_sanitizers(name: str, ruled: bool) -> None:
+    program = cora.load(ROOT / "examples" / f"{name}.nf")
+    split = (random_rules if ruled else random_split)(program, RandomChoices(1), 3)
+    assert split is not None
+    wanted = unsplit(program, office())
+    found = run_sanitized(split, [(p.port, p.time_ns, p.frame, p.wirelen) for p in office()], chance=1)
+    assert difference(wanted, Outcome(by_packet(found.events), found.summary, found.state)) is None
+    assert found.statistics.used > 0
