@@ -93,7 +93,7 @@ def plan(program: Program, profile: Profile, nic: str, *, rate: str | float | No
          solver: str = "highs", time_limit: float = 10.0, instance: str | None = None, reserved: Sequence[str] = (),
          host_model: str | None = None, pin: Sequence[str] = (), forbid: Sequence[str] = (),
          max_latency: str | None = None, max_nic_memory: str | None = None, headroom: str | None = None,
-         window: str | None = None, search: str = "exact", warm: Plan | None = None) -> Plan:
+         window: str | None = None, search: str = "exact", warm: Plan | None = None, robust: bool = False) -> Plan:
     """Decide what runs where.
 
     Args:
@@ -112,6 +112,8 @@ def plan(program: Program, profile: Profile, nic: str, *, rate: str | float | No
         window: ``"P99"``: plan for the window whose load 99 % of the windows do not exceed.
         search: ``"exact"``, or ``"fast"`` for programs that are too large for the exact one.
         warm: a plan made before, to begin the search with.
+        robust: take the placement that is least to regret under other figures and traffic (docs/robust.md), not the
+            best one for exactly these.
 
     Raises:
         CoraError: the NIC is unknown, the profile is of another program, or no plan meets the request.
@@ -124,11 +126,16 @@ def plan(program: Program, profile: Profile, nic: str, *, rate: str | float | No
     terms = terms_of(pin=pin, forbid=forbid, max_latency=max_latency, max_nic_memory=max_nic_memory,
                      headroom=headroom, window=window, search=search)
     asked = asked_rate(rate, profile if terms.window is None else at_window(profile, terms.window))
+    target = get(nic, instance, reserved, host_model)
     with _uncollected():
-        return make(program, profile, get(nic, instance, reserved, host_model),
-                    rate_pps=None if asked is None else asked.pps,
+        best = make(program, profile, target, rate_pps=None if asked is None else asked.pps,
                     line_bps=None if asked is None else asked.line_bps, cores=cores, solver=solver,
                     time_limit=time_limit, warm=warm, **asdict(terms))
+        if not robust:
+            return best
+        from cora.partition.robust import least_regret
+
+        return least_regret(best, program, profile, target)
 
 
 def calibrate(path: PathLike | None = None, *, keep: bool = True, progress: Progress | None = None) -> HostCalibration:

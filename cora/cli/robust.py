@@ -36,8 +36,7 @@ def command(plan: str, nf: str | None, settings: tuple[str, ...], profile_file: 
     and which placement is least to regret.
     """
     from cora.cli.robust_text import robust_text, worst_text
-    from cora.partition.instance import build
-    from cora.partition.planner import placement_of
+    from cora.partition.planner import instance_of, placement_of
     from cora.partition.robust import judge
     from cora.plan.document import load_plan
     from cora.runtime.worst import worst_traffic, write_flood
@@ -49,7 +48,7 @@ def command(plan: str, nf: str | None, settings: tuple[str, ...], profile_file: 
     keep_inputs({"--write": capture}, [plan, profile_file, nf])
     found = load_plan(Path(plan))
     subject = subject_of_plan(found, nf, settings, profile_file)
-    made = build(subject.program, subject.profile, subject.target)
+    made = instance_of(found, subject.program, subject.profile, subject.target)
     placement = placement_of(found, made)
     report = judge(made, placement, found.request, found.cores, count=samples, seed=seed, spread=spread).report
     worst = worst_traffic(made, placement, found.cores)

@@ -59,6 +59,19 @@ def plan(program: Program, profile: Profile, target: Target, *, rate_pps: float 
     return _Planner(program, profile, target, request, warm).plan()
 
 
+def plan_with(profile: Profile, request: Request, placement: Placement) -> Plan:
+    """The plan document of a placement that was chosen otherwise than as the best: exact check, bands and all.
+
+    ``profile``: the one that was given; the placement's instance is made from it.
+
+    Raises:
+        CoraError: as `plan`; `Kind.NO_PLAN` when it does not carry the asked rate.
+    """
+    instance = placement.instance
+    planner = _Planner(instance.program, profile, instance.target, request)
+    return planner.given(placement)
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What the best placement reaches, without the document.
@@ -296,7 +309,20 @@ class _Planner:
             return None
 
     def plan(self) -> Plan:
-        chosen = self.chosen()
+        return self.finished(self.chosen())
+
+    def given(self, placement: Placement) -> Plan:
+        """The plan of a placement at hand, with as few cores as the request allows."""
+        aim = self.asked.aim
+        cores = aim.most if aim.rate is None else placement.cores_needed(aim.rate, aim.most, aim.room)
+        if cores is None:
+            raise refusing.no_plan(self.chooser, self.request.line_bps)
+        self.chooser.unsplit = None
+        case = Case(self.prices, placement.instance.variant, self.asked)
+        return self.finished(Chosen(case, placement, cores, False))
+
+    def finished(self, chosen: Chosen) -> Plan:
+        """The checked document of what was chosen."""
         placement, cores = chosen.placement, chosen.cores
         carried = max(self.carried(chosen), self.request.rate_pps or 0)
         if carried < 1:

@@ -10,26 +10,29 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cora.analysis.profile import Profile
 from cora.errors import CoraError
-from cora.partition.baselines import NAMES, Aim, Rules, baseline
-from cora.partition.choosing import Asked, Chooser
+from cora.ir.nodes import Program
+from cora.models.target import Target
+from cora.partition.baselines import Aim
+from cora.partition.choosing import Asked, Case, Chooser
 from cora.partition.evaluate import DEFAULT_HOST_CORES
-from cora.partition.instance import Instance, build
+from cora.partition.exact import broken_rules
+from cora.partition.instance import Instance
 from cora.partition.optimise import OutOfTime
-from cora.partition.placement import Placement
-from cora.partition.planner import settled
+from cora.partition.placement import Placement, class_of
+from cora.partition.planner import instance_of, placement_of, plan_with, restrictions_of, settled
 from cora.partition.prices import Prices
-from cora.partition.problem import Vector
+from cora.partition.problem import Assignment, CopyOption, Option, Problem, Vector
 from cora.partition.scenarios import FACTORS, USUAL, Scenarios, Spread
-from cora.partition.units import units_of
-from cora.partition.variants import WHOLE
-from cora.plan.document import Request
+from cora.partition.variants import WHOLE, Split, Variant
+from cora.plan.document import Plan, Request
 from cora.units import LINE_OCTETS
 
 SCENARIOS = 200
@@ -117,6 +120,20 @@ def judge(instance: Instance, chosen: Placement, request: Request, cores: int, *
     return _Judge(instance, chosen, request, cores, Scenarios(instance, count + 1, seed, spread), seed, spread).judged()
 
 
+def least_regret(plan: Plan, program: Program, profile: Profile, target: Target) -> Plan:
+    """The plan that is least to regret of those that carry the rate as predicted; the given one where that is it.
+
+    Raises:
+        CoraError: as `cora.partition.plan`.
+    """
+    instance = instance_of(plan, program, profile, target)
+    found = judge(instance, placement_of(plan, instance), plan.request, plan.cores)
+    name = found.report.least_regret
+    if name == found.report.rivals[0].name:
+        return plan
+    return plan_with(profile, plan.request, found.placements[name])
+
+
 class _Judge:
     def __init__(self, instance: Instance, chosen: Placement, request: Request, cores: int, scenarios: Scenarios,
                  seed: int, spread: Spread) -> None:
@@ -127,6 +144,7 @@ class _Judge:
         self.aim = Aim(request.rate_pps, request.cores, most)
         self.rates = self._rates()
         self.demands: dict[str, Vector] = {}
+        self.cases: dict[None, Case] = {}
 
     def _rates(self) -> Vector | None:
         """[S] packets a second that are asked for; those of a line depend on the frames."""
@@ -156,23 +174,29 @@ class _Judge:
 
     # Rivals.
 
+    def asked(self) -> Asked:
+        """What was asked for, with time enough for one more search."""
+        request = self.request
+        given = restrictions_of(request.pins, request.forbids, request.max_nic_memory, self.instance.program,
+                                self.instance.target)
+        return Asked(self.aim, request.solver, time.perf_counter() + request.time_limit_s, given, request.headroom,
+                     request.max_latency_ns)
+
     def rivals(self) -> Iterator[tuple[str, Placement]]:
-        instance = self.instance
-        if instance.variant != WHOLE:
-            instance = build(instance.program, instance.profile, instance.target)
-        rules = Rules(instance, units_of(instance), self.aim)
-        for name in NAMES:
-            found = baseline(rules, name)
+        whole = Case(self.instance.prices, WHOLE, self.asked())
+        self.cases = {None: whole}
+        for name, found in whole.baselines.items():
             if found is not None:
                 yield name, found
-        whole = [s.name for s in instance.problem.whole] if instance is self.instance else []
-        for state in whole:
-            for place in range(instance.last + 1):
-                moved = rules.moved(self.chosen, state, place) if self.chosen.states[state][0] != place else None
+        same = self.on_todays_graph(self.chosen) if self.instance.variant == WHOLE else None
+        for state, (place, _) in () if same is None else same.states.items():
+            for other in range(self.instance.last + 1):
+                moved = whole.rules.moved(same, state, other) if same is not None and place != other else None
                 if moved is not None:
-                    yield f"{state} to {instance.target.places[place].name}", moved
+                    yield f"{state} to {self.instance.target.places[other].name}", moved
         for number in self.hardest():
-            found = self.replanned(number)
+            best = self.replanned(number)
+            found = None if best is None else self.on_todays_graph(best)
             if found is not None:
                 yield f"best for scenario {number}", found
 
@@ -186,19 +210,48 @@ class _Judge:
         return [int(i) for i in (*order[:half], *spread)]
 
     def replanned(self, number: int) -> Placement | None:
-        """The best placement if a scenario were certain, on the nodes of the instance at hand."""
+        """The best placement if a scenario were certain, without a split or with the plan's own."""
         target, drawn = self.scenarios.targets[number], self.scenarios.drawn[number]
-        deadline = time.perf_counter() + self.request.time_limit_s
-        asked = Asked(self.aim, self.request.solver, deadline)
+        asked = self.asked()
         scale = float(self.scenarios.throughput(self.scenarios.demand(self.chosen), max(self.aim.most, 1))[number])
         if self.rates is not None:
             asked = replace(asked, aim=replace(self.aim, rate=float(self.rates[number])))
         chooser = Chooser(Prices(self.instance.program, drawn.profile, target), asked, scale)
         try:
-            found = chooser.best_of([chooser.whole])
+            own = self.own_split(chooser)
+            found = chooser.best_of([chooser.whole] if own is None else [chooser.whole, own])
         except (OutOfTime, CoraError):
             return None
         return None if found is None else settled(found.placement)
+
+    def own_split(self, chooser: Chooser) -> Case | None:
+        """The plan's split under the figures of another scenario."""
+        wanted = self.instance.variant.split
+        if wanted is None:
+            return None
+        for split in chooser.splits:
+            if _lends_alike(split, wanted):
+                case = Case(chooser.prices, Variant(split, self.instance.variant.returns), chooser.asked)
+                return case if case.is_possible else None
+        return None
+
+    def on_todays_graph(self, placement: Placement) -> Placement | None:
+        """A placement of a scenario on the graph of the plan's own traffic; None where it is not legal there."""
+        split = placement.instance.variant.split
+        instance = self.cases[None].instance if split is None else self.instance
+        known = placement.blocks
+        if any(class_of(n) not in known for n in instance.graph.nodes):
+            return None
+        nodes = tuple(known[class_of(n)] for n in instance.graph.nodes)
+        problem = instance.problem
+        try:
+            whole = tuple(_numbers(problem, s.options)[placement.states[s.name]] for s in problem.whole)
+            copies = tuple({p: _numbers(problem, s.options)[p, tier] for p, tier in placement.copies[s.name].items()}
+                           for s in problem.copied)
+        except KeyError:
+            return None
+        assignment = Assignment(nodes, whole, copies)
+        return None if broken_rules(problem, assignment) else Placement(instance, assignment)
 
     # The report.
 
@@ -215,7 +268,9 @@ class _Judge:
         rivals = [self.rival(n, placements[n], costs[i], regret[i], same) for i, n in enumerate(names)]
         order = {r.name: (_steps(r.regret[1], same), r.lost, _steps(r.regret[0], same), i)
                  for i, r in enumerate(rivals)}
-        least = min(rivals, key=lambda r: order[r.name])
+        # What misses the rate by the model's own figures is no plan.
+        carrying = [r for r in rivals if r.value is not None] or rivals[:1]
+        least = min(carrying, key=lambda r: order[r.name])
         others = sorted(rivals[1:], key=lambda r: order[r.name])
         binding = Counter(self.scenarios.binding(self.demands[names[0]], self.cores)[1:])
         count = len(self.scenarios) - 1
@@ -261,6 +316,19 @@ class _Judge:
         for factor in FACTORS:
             values = np.array([d.factors[factor] for d in self.scenarios.drawn[1:]])
             yield f"traffic: {factor.replace('_', ' ')}", values
+
+
+def _numbers(problem: Problem, options: Sequence[Option | CopyOption]) -> dict[tuple[int, str], int]:
+    """Per (place, tier) the number of the option."""
+    return {(o.place, problem.stores[o.store].name): i for i, o in enumerate(options)}
+
+
+def _lends_alike(one: Split, other: Split) -> bool:
+    """Whether two splits lend under the same budgets, whatever the traffic makes of them."""
+    def budgets(split: Split) -> list[tuple[str, int, int]]:
+        return [(lend.component, lend.capacity, lend.threshold) for lend in split.lends]
+
+    return (one.near, one.owner, one.mode, budgets(one)) == (other.near, other.owner, other.mode, budgets(other))
 
 
 def _identity(placement: Placement) -> tuple[object, ...]:

@@ -541,19 +541,20 @@ class Teller:
                              round(s.seconds, 4), s.solves) for s in chooser.stages)
         first = self.headline()
         return Evidence(version_of(self.request.solver), first.status, first.goal, first.objective, first.bound,
-                        first.gap, round(sum(s.seconds for s in stages), 4), chooser.variables, chooser.rows,
+                        first.gap, round(sum((s.seconds for s in stages), 0.0), 4), chooser.variables, chooser.rows,
                         chooser.compared, len(chooser.reached) + 1, stages, "passed")
 
     def headline(self) -> Stage:
         """The first goal in the user's terms: cores, or packets a second (where a bound is from above)."""
         told, stages = self.told, self.chooser.stages
-        seconds = sum(s.seconds for s in stages)
+        seconds = sum((s.seconds for s in stages), 0.0)
         if not stages or not told.chosen.proven:
             goal = "throughput" if self.request.rate_pps is None else "host cores"
             value = float(told.throughput if self.request.rate_pps is None else told.cores)
             bound = self.bound(stages)
             gap = None if bound is None else abs(value - bound) / max(abs(value), 1e-12)
-            return Stage(goal, "feasible: the time limit ended the search", value, bound, finite(gap), seconds, 0)
+            why = "the time limit ended the search" if stages else "taken because it is least to regret"
+            return Stage(goal, f"feasible: {why}", value, bound, finite(gap), seconds, 0)
         if self.request.rate_pps is not None:
             cores = float(told.cores)
             return Stage("host cores", "optimal", cores, cores, 0.0, seconds, 0)

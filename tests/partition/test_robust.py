@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 from planning_fakes import nat_like, nat_profile, target_of
 
+import cora
+from cora.models.registry import get
 from cora.partition.instance import build
-from cora.partition.planner import placement_of, plan
-from cora.partition.robust import Judgement, judge
+from cora.partition.planner import instance_of, placement_of, plan, verify_plan
+from cora.partition.robust import Judgement, judge, least_regret
 from cora.partition.scenarios import NO_SPREAD, USUAL, Scenarios
-from cora.plan.document import Plan
+from cora.plan.document import Plan, plan_from_json
 
 COUNT = 60
+ROOT = Path(__file__).resolve().parents[2]
+OFFICE = ROOT / "examples" / "captures" / "office.pcap"
 
 
 @lru_cache(maxsize=8)
@@ -91,3 +96,31 @@ def test_the_same_seed_gives_the_same_report() -> None:
     judged.cache_clear()
     _, two, _ = judged(None, 2)
     assert one.report == two.report
+
+
+@pytest.mark.needs("gcc")
+def test_the_plan_that_is_least_to_regret_is_a_plan_like_any_other() -> None:
+    """On a port that is nearly full the fastest placement is not the one to take when its lock may be slower."""
+    program = cora.load(ROOT / "examples" / "policer.nf")
+    profile, target = cora.profile(program, OFFICE, captured_at="lan"), get("agilio-cx")
+    for rate in (None, 5e6):
+        best = plan(program, profile, target, rate_pps=rate, cores=2, time_limit=60)
+        taken = least_regret(best, program, profile, target)
+        verify_plan(taken, program, profile, target)
+        assert plan_from_json(taken.to_json()) == taken
+        instance = instance_of(best, program, profile, target)
+        report = judge(instance, placement_of(best, instance), best.request, best.cores).report
+        assert {s.name: f"{s.place}/{s.tier}" for s in taken.states if not s.copies}.items() <= dict(
+            report.rival(report.least_regret).states).items() or taken == best
+        assert (taken == best) == (report.least_regret == "the plan")
+
+
+@pytest.mark.needs("gcc")
+def test_rivals_keep_to_what_was_asked() -> None:
+    program = cora.load(ROOT / "examples" / "policer.nf")
+    profile, target = cora.profile(program, OFFICE, captured_at="lan"), get("agilio-cx")
+    best = plan(program, profile, target, cores=2, pins=("limits4=host",), time_limit=60)
+    instance = instance_of(best, program, profile, target)
+    found = judge(instance, placement_of(best, instance), best.request, best.cores, count=40)
+    assert len(found.report.rivals) > 1
+    assert all(r.states["limits4"].startswith("host/") for r in found.report.rivals)
