@@ -13,7 +13,7 @@ import numpy as np
 
 from cora.analysis.demand import rates_of
 from cora.analysis.paths import Path, enumerate_paths, number_paths
-from cora.analysis.profile import PathUse, Profile
+from cora.analysis.profile import Profile
 from cora.engine.results import Options
 from cora.frontends.traffic.writer import PcapWriter
 from cora.ir.nodes import Drop, Forward, Insert, Lookup, Police, Program, Reject
@@ -135,7 +135,7 @@ class _Search:
     def found(self) -> Found | None:
         keys = list(self.witnesses.run())
         port_map = tuple(f"{p.name}=mac:{mac_of(i)}" for i, p in enumerate(self.program.ports))
-        for flood in itertools.islice(self.floods(self.costs([Path(0, *key) for key in keys]), keys), _RUN):
+        for flood in itertools.islice(self.floods([Path(0, *key) for key in keys], keys), _RUN):
             run = self.run(flood, port_map)
             self.worst = run if self.worst is None or run.rate < self.worst.rate else self.worst
         if self.worst is None:
@@ -147,18 +147,23 @@ class _Search:
         """Packets a second that the worst flood so far leaves."""
         return math.inf if self.worst is None else self.worst.rate
 
-    def costs(self, paths: Sequence[Steps]) -> Costs:
-        return Costs(self.instance, self.placement, paths, self.cores)
+    def costs(self, paths: Sequence[Steps], lent: float | None) -> Costs:
+        return Costs(self.instance, self.placement, paths, self.cores, lent)
 
-    def floods(self, costs: Costs, keys: Sequence[PathKey]) -> Iterator[Flood]:
+    def costs_of(self, flood: Flood, paths: Sequence[Steps]) -> Costs:
+        """Packets of ever new flows find no entry lent; a flow that goes on is lent soon."""
+        return self.costs(paths, 0.0 if flood.varied else 1.0)
+
+    def floods(self, paths: Sequence[Path], keys: Sequence[PathKey]) -> Iterator[Flood]:
         """Floods that may leave less than the worst so far, the worst paths first.
 
         Of the floods of one path only those that are worse than the ones before, and that take least to begin.
         """
         maker = Floods(self.program, self.witnesses, self.options)
         number = {key: i for i, key in enumerate(keys)}
-        new, same = costs.of_new_flows(), costs.of_one_packet()
-        for bound, i in ranked(costs)[:_TRIED]:
+        costs, again = self.costs(paths, 0.0), self.costs(paths, 1.0)
+        new, same = costs.of_new_flows(), again.of_one_packet()
+        for bound, i in ranked(costs, again)[:_TRIED]:
             if bound >= self.least:
                 return
             least = math.inf
@@ -186,10 +191,11 @@ class _Search:
         rates = rates_of(self.program, profile)
         if flood.varied:
             # The run is short: a flood that lasts comes to use all entries that there can be.
-            rates = {name: replace(r, entries=whole.entries, working_set=whole.working_set)
-                     for (name, r), whole in zip(rates.items(), all_entries(self.instance).values(), strict=True)}
+            whole = all_entries(self.instance)
+            rates = {name: replace(r, entries=whole[name].entries, working_set=whole[name].working_set)
+                     for name, r in rates.items()}
         traffic = Traffic(_frame(flood.body), rates)
-        costs = self.costs(profile.paths)
+        costs = self.costs_of(flood, profile.paths)
         demand = np.array([mix.get(p.id, 0.0) for p in profile.paths]) @ costs.demands(traffic)
         return _Run(flood, profile, mix, costs.reach(demand, traffic.frame), demand, traffic)
 
@@ -199,7 +205,7 @@ class _Search:
         main = max(run.mix, key=lambda number: run.mix[number])
         path = next(p for p in run.profile.paths if p.id == main)
         steps = Path(path.id, path.blocks, path.outcomes)
-        costs = self.costs([steps])
+        costs = self.costs_of(run.flood, [steps])
         loads = costs.loads(run.demand, run.traffic.frame)
         column = int(loads.argmax())
         resource = self.instance.resources[column]
@@ -218,7 +224,7 @@ class _Search:
 
     def band(self, run: _Run) -> tuple[float, float]:
         """P10 and P90 over the model's parameter box."""
-        costs = self.costs(run.profile.paths)
+        costs = self.costs_of(run.flood, run.profile.paths)
         weights = np.array([run.mix.get(p.id, 0.0) for p in run.profile.paths])
         kind = type(self.instance.target)
         rates = []
@@ -230,24 +236,22 @@ class _Search:
     def shared(self, run: _Run, share: float) -> float:
         """What is carried in all when a share of the packets is the flood's and the rest as in the plan's profile."""
         profile = self.instance.profile
-        ids: dict[int, PathUse] = {p.id: p for p in (*profile.paths, *run.profile.paths)}
-        weights = {number: [0.0, 0.0] for number in ids}
-        for p in profile.paths:
-            weights[p.id][0] += p.packets / profile.packets
-        for number, part in run.mix.items():
-            weights[number][1] += part
-        costs = self.costs(list(ids.values()))
-        accesses = costs.accesses([[w[0] for w in weights.values()], [w[1] for w in weights.values()]])
+        usual, flood = self.costs(profile.paths, None), self.costs_of(run.flood, run.profile.paths)
+        ours = np.array([p.packets / profile.packets for p in profile.paths])
+        theirs = np.array([run.mix.get(p.id, 0.0) for p in run.profile.paths])
+        before, other = usual.accesses([ours]), flood.accesses([theirs])
+        accesses = {name: (*before[name], *other[name]) for name in before}
         rates = mixed(self.instance.rates, run.traffic.rates, share, accesses, self.instance)
         frame = (1 - share) * profile.mean_frame + share * run.traffic.frame
-        mix = np.array([(1 - share) * a + share * b for a, b in weights.values()])
-        return costs.reach(mix @ costs.demands(Traffic(frame, rates)), frame)
+        traffic = Traffic(frame, rates)
+        demand = (1 - share) * ours @ usual.demands(traffic) + share * theirs @ flood.demands(traffic)
+        return usual.reach(demand, frame)
 
     def bound(self) -> float | None:
         if self.numbering.count > _MOST_PATHS:
             return None
-        costs = self.costs(list(enumerate_paths(self.program, _MOST_PATHS)))
-        return _rounded(ranked(costs)[0][0])
+        paths = list(enumerate_paths(self.program, _MOST_PATHS))
+        return _rounded(ranked(self.costs(paths, 0.0), self.costs(paths, 1.0))[0][0])
 
 
 def _rounded(value: float) -> float:

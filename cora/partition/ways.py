@@ -93,10 +93,15 @@ Use = BlockUse | AccessUse | VisitUse | CrossingUse | WireUse | RuleUse | Lendin
 
 
 class Ways:
-    """Walks paths through the graph of an instance under a placement."""
+    """Walks paths through the graph of an instance under a placement.
 
-    def __init__(self, placement: Placement) -> None:
+    ``lent``: share of packets that find their entry lent, of those that may and do not need its owner; None: as in the
+    profile the placement is for, which is also what lends and takes back entries.
+    """
+
+    def __init__(self, placement: Placement, lent: float | None = None) -> None:
         self.instance = placement.instance
+        self.lent = lent
         self.placement = placement
         self._walks = Walks(self.instance)
         self._fast = {p.blocks + p.outcomes: p for p in self.instance.profile.paths}
@@ -108,7 +113,9 @@ class Ways:
         """
         known = self._fast.get(path.blocks + path.outcomes)
         fast = None if known is None else self._walks.fast(known)
-        share = 0.0 if known is None or fast is None or not known.packets else fast.packets / known.packets
+        share = 0.0
+        if known is not None and fast is not None and known.packets:
+            share = fast.packets / known.packets if self.lent is None else self.lent * (fast.owner_from is None)
         found: dict[Use, float] = defaultdict(float)
         if share and known is not None:
             self._along(found, self._walks.walk(path, fast), share, known.id)
@@ -143,7 +150,7 @@ class Ways:
         found[VisitUse(entry)] += 1
         self._travel(found, self.instance.last if hosted else 0, entry, 1.0)
         split = self.instance.variant.split
-        for lend in () if split is None else split.lends:
+        for lend in () if split is None or self.lent is not None else split.lends:
             tier = self.placement.states[lent_name(lend.anchored)][1]
             found[LendingUse(lend.component, "install", tier)] += lend.installs
             found[LendingUse(lend.component, "recall", tier)] += lend.recalls
@@ -257,10 +264,10 @@ class Account:
     deaths: Vector
 
 
-def account_of(placement: Placement, paths: Sequence[Steps]) -> Account:
-    """The account of paths under a placement."""
+def account_of(placement: Placement, paths: Sequence[Steps], lent: float | None = None) -> Account:
+    """The account of paths under a placement; ``lent`` as `Ways` takes it."""
     instance = placement.instance
-    ways = Ways(placement)
+    ways = Ways(placement, lent)
     rows = [ways.uses(p) for p in paths]
     arrivals = [ways.arrival(False), ways.arrival(True)]
     dying = tuple(s for s, (place, tier) in placement.states.items() if instance.access_counts.get((s, "delete")))

@@ -59,7 +59,9 @@ def all_entries(instance: Instance) -> Rates:
     """Accesses are spread over as many entries as a state may have, so that no cache helps."""
     found = {}
     for name, r in instance.rates.items():
-        entries = max(1, capacity_of(instance.program.state(name)))
+        # The table of lent entries has room for as many as are lent.
+        whole = capacity_of(instance.program.state(state_of(name)))
+        entries = max(1, r.entries if name != state_of(name) else whole)
         found[name] = replace(r, entries=entries, working_set=entries * r.entry_bytes, hottest=1 / entries,
                               popularity=())
     return found
@@ -88,13 +90,14 @@ class Part:
 
 
 class Costs:
-    """What packets of some paths cost under a placement with so many host cores."""
+    """What packets of some paths cost under a placement with so many host cores; ``lent`` as `Ways` takes it."""
 
-    def __init__(self, instance: Instance, placement: Placement, paths: Sequence[Steps], cores: int) -> None:
+    def __init__(self, instance: Instance, placement: Placement, paths: Sequence[Steps], cores: int,
+                 lent: float | None = None) -> None:
         self.instance, self.placement = instance, placement
         self.paths = paths
         self.cores = max(cores, int(placement.uses_host))
-        self.account: Account = account_of(placement, paths)
+        self.account: Account = account_of(placement, paths, lent)
         self._prices = Prices(instance)
         hosted = hosted_ports(instance.program)
         self._often = self.account.counts + np.array([
@@ -144,7 +147,7 @@ class Costs:
             found: Vector = np.where(demand[:-1] > 0, demand[:-1] / rates, 0.0)
         return found
 
-    def accesses(self, weights: Sequence[Sequence[float]]) -> dict[str, tuple[float, ...]]:
+    def accesses(self, weights: Sequence[Vector]) -> dict[str, tuple[float, ...]]:
         """Per state the accesses per packet under each of several mixes of the paths."""
         totals = np.array(weights) @ self._often
         found = {name: tuple(0.0 for _ in weights) for name in self.instance.rates}
@@ -193,6 +196,9 @@ def mixed(profile: Mapping[str, AccessRates], other: Mapping[str, AccessRates], 
     """How states are used when ``share`` of the packets are of another traffic; ``accesses`` per packet of both."""
     found = {}
     for name, ours in profile.items():
+        if name not in other:  # lent entries: those of the plan's own traffic
+            found[name] = ours
+            continue
         theirs = other[name]
         capacity = max(capacity_of(instance.program.state(name)), ours.entries)
         first, second = ((1 - share) * accesses[name][0], share * accesses[name][1])
@@ -208,12 +214,13 @@ def mixed(profile: Mapping[str, AccessRates], other: Mapping[str, AccessRates], 
     return found
 
 
-def ranked(costs: Costs) -> list[tuple[float, int]]:
+def ranked(costs: Costs, again: Costs) -> list[tuple[float, int]]:
     """(Packets a second, path) of all paths, the slowest first.
 
-    A path is taken by packets of ever new flows, or by the same packet again and again; the slower of the two counts.
+    A path is taken by packets of ever new flows (``costs``: whose entries are not lent), or by the same packet again
+    and again (``again``: whose entry is); the slower of the two counts.
     """
-    new, same = costs.of_new_flows(), costs.of_one_packet()
+    new, same = costs.of_new_flows(), again.of_one_packet()
     rates = [min(costs.reach(new[i]), costs.reach(same[i]) if repeatable(costs.instance.program, p) else math.inf)
              for i, p in enumerate(costs.paths)]
     return sorted((rate, i) for i, rate in enumerate(rates))

@@ -15,7 +15,7 @@ from cora.analysis.profile import Profile
 from cora.ir.nodes import Program
 from cora.models.registry import get
 from cora.partition.instance import build
-from cora.partition.planner import placement_of
+from cora.partition.planner import instance_of, placement_of
 from cora.partition.ways import Traffic
 from cora.partition.worst import Costs, all_entries, ranked, states_met
 from cora.plan.document import Plan
@@ -68,7 +68,7 @@ def test_no_mix_of_paths_is_worse_than_the_worst_path(nic: str) -> None:
         weights = [rng.expovariate(1.0) ** 3 for _ in paths]
         mix = sum(w / sum(weights) * d for w, d in zip(weights, demands, strict=True))
         assert costs.reach(mix) >= worst * (1 - 1e-9)
-    order = ranked(costs)
+    order = ranked(costs, costs)
     assert [r for r, _ in order] == sorted(r for r, _ in order)
     assert order[0][0] <= worst
 
@@ -130,3 +130,31 @@ def test_the_same_seed_finds_the_same() -> None:
     one = found("policer.ref", "bluefield2")
     found.cache_clear()
     assert found("policer.ref", "bluefield2").report == one.report
+
+
+@pytest.mark.needs("gcc")
+def test_a_flood_of_new_flows_finds_no_entry_lent(tmp_path: Path) -> None:
+    """Under a plan that splits: what the plan carries of it is what a plan for that very traffic says it would."""
+    program = cora.load(ROOT / "examples" / "nat.ref.nf")
+    spec = {"packets": 30_000, "flows": 300, "zipf": "1.3", "size": "imix", "rate": "10Mpps"}
+    cora.traffic(spec, tmp_path / "t.pcap")
+    profile = cora.profile(program, tmp_path / "t.pcap", captured_at="inside")
+    made = cora.plan(program, profile, "bluefield2", cores=1, time_limit=60)
+    lent = made.state("conns").lent
+    assert lent is not None, "this traffic is worth splitting for; another one is needed if the models change that"
+    instance = instance_of(made, program, profile, get("bluefield2"))
+    placement = placement_of(made, instance)
+    usual = Costs(instance, placement, profile.paths, made.cores)
+    demand = usual.demands(Traffic(profile.mean_frame, instance.rates))
+    mean = sum(p.packets / profile.packets * row for p, row in zip(profile.paths, demand, strict=True))
+    assert usual.reach(mean, profile.mean_frame) == pytest.approx(placement.throughput(made.cores), rel=1e-6)
+    flood = worst_traffic(instance, placement, made.cores)
+    assert flood is not None
+    assert flood.report.throughput_pps < made.throughput_pps
+    if flood.flood.varied:
+        file = tmp_path / "worst.pcap"
+        write_flood(flood.flood, file)
+        traffic = cora.profile(program, file, port_map=flood.port_map)
+        # No budget lends any of these flows: each has one packet.
+        assert all(not point.lent for a in traffic.admission for point in a.points
+                   if all(b.threshold > 1 for b in point.budgets.values()))
