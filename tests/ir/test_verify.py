@@ -15,7 +15,7 @@ from cora.errors import CoraError, Kind
 from cora.frontends.nf import load
 from cora.ir import verify as verify_module
 from cora.ir import verify_declarations
-from cora.ir.nodes import Cast, Value
+from cora.ir.nodes import Cast, Punt, Value
 from cora.ir.text import parse_program
 from cora.ir.types import UInt
 from cora.ir.verify import verify
@@ -226,6 +226,15 @@ def test_value_used_with_another_type() -> None:
         verify(changed)
 
 
+def test_punt_in_a_program_that_is_no_part() -> None:
+    program = parse_program('program t file "t.nf" @1:1-1:2\nport p faces (wire) @2:1-2:2\nblock start () @3:1-3:2\n'
+                            " forward p @4:1-4:2\n")
+    start = program.blocks[0]
+    punting = replace(program, blocks=(replace(start, terminator=Punt("host", 0, (), start.span)),))
+    with pytest.raises(CoraError, match="only the parts of a split program hand packets over"):
+        verify(punting)
+
+
 def test_every_rule_is_broken_by_a_test() -> None:
     """The words of each message in the source stand in the golden file."""
     text = (Path(__file__).parents[1] / "golden" / "test_verify" / "messages.txt").read_text()
@@ -239,7 +248,8 @@ def test_every_rule_is_broken_by_a_test() -> None:
             longest = max((p for p in parts if isinstance(p, str)), key=len, default="")
             if longest not in text:
                 missing.append(longest)
-    assert missing == [", used as a ", "a program needs a port"], "each has a test of its own"
+    own = ["only the parts of a split program hand packets over", ", used as a ", "a program needs a port"]
+    assert missing == own, "each has a test of its own"
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.name)
