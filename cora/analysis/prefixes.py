@@ -17,8 +17,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from heapq import heapify, heappop, heappush
 from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from cora.analysis.accesses import Access, accesses_of, components_of
 from cora.analysis.liveness import Liveness, bytes_of_values, liveness_of
@@ -170,6 +174,48 @@ class PrefixGraph:
     rules: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Shape:
+    """The graph of a program with entries lent, for any number of packets on the lent paths.
+
+    Only these numbers differ between the budgets of one split, and every node and edge counts its packets linearly in
+    them. ``graph``: with no packet served. ``paths``: numbers of the lent paths. ``nodes`` and ``edges``: [3, C] node
+    (edge), position in ``paths``, and +1 or -1, what it has more for each packet served. ``ends``: per node the paths
+    whose rule ends there.
+    """
+
+    graph: PrefixGraph
+    paths: tuple[int, ...]
+    nodes: NDArray[np.int64]
+    edges: NDArray[np.int64]
+    ends: Mapping[int, tuple[int, ...]]
+
+    def weighted(self, fast: Mapping[int, FastPath]) -> PrefixGraph:
+        """The graph with so many packets served."""
+        served = np.array([fast[path].packets for path in self.paths], np.int64)
+        graph = self.graph
+        nodes = tuple(
+            node if node.packets == packets else
+            Node(node.piece, node.history, node.via, packets, node.lent, node.accesses, node.home)
+            for node, packets in zip(graph.nodes, _changed([n.packets for n in graph.nodes], self.nodes, served),
+                                     strict=True))
+        edges = tuple(
+            edge if edge.packets == packets else
+            Edge(edge.source, edge.target, edge.outcome, packets, edge.live, edge.handed)
+            for edge, packets in zip(graph.edges, _changed([e.packets for e in graph.edges], self.edges, served),
+                                     strict=True))
+        rules = {node: tuple((path, fast[path].packets) for path in paths) for node, paths in self.ends.items()}
+        return PrefixGraph(nodes, edges, graph.packets, rules)
+
+
+def _changed(packets: Sequence[int], changes: NDArray[np.int64], served: NDArray[np.int64]) -> list[int]:
+    total = np.array(packets, np.int64)
+    where, path, sign = changes
+    np.add.at(total, where, sign * served[path])
+    found: list[int] = total.tolist()
+    return found
+
+
 def pieces_of(program: Program, copied: frozenset[str] = frozenset(),
               cuts: Mapping[str, frozenset[int]] | None = None) -> dict[str, tuple[Piece, ...]]:
     """Per label its block in parts that touch one component of state each, states of ``copied`` aside.
@@ -222,11 +268,26 @@ def expand(program: Program, profile: Profile, bound: int = DEFAULT_BOUND, *, co
         CoraError: `Kind.PROFILE_MISMATCH` when a path of the profile is none of the program; `Kind.TOO_MANY_PATHS`
             beyond ``bound`` nodes.
     """
+    return shape_of(program, profile, bound, copied=copied, lent=lent).weighted({} if lent is None else lent.paths)
+
+
+def shape_of(program: Program, profile: Profile, bound: int = DEFAULT_BOUND, *, copied: frozenset[str] = frozenset(),
+             lent: Lent | None = None) -> Shape:
+    """As `expand`, for any number of packets on the paths of ``lent``."""
     if lent is None:
-        return _Expansion(program, profile, bound, copied).graph()
+        return _Expansion(program, profile, bound, copied).shape()
     if lent.mode == "resume":
-        return _Resuming(program, profile, bound, copied, lent).graph()
-    return _Restarting(program, profile, bound, copied, lent).graph()
+        return _Resuming(program, profile, bound, copied, lent).shape()
+    return _Restarting(program, profile, bound, copied, lent).shape()
+
+
+@dataclass(frozen=True)
+class _Packets:
+    """``always`` and, for each packet of lent path number ``path`` that is served, ``more``."""
+
+    always: int
+    path: int = -1
+    more: int = 0
 
 
 class _Expansion:
@@ -243,12 +304,16 @@ class _Expansion:
         self.live: Liveness = liveness_of(program)
         self.nodes: dict[_Key, int] = defaultdict(int)
         self.taken: dict[tuple[_Key, str], tuple[_Key, int]] = {}
+        self.served: tuple[int, ...] = ()
+        self.more_at: list[tuple[_Key, int, int]] = []
+        self.more_on: list[tuple[tuple[_Key, str], int, int]] = []
 
     def walk_all(self) -> None:
         """Add the packets of every path to the nodes and edges they take."""
         for path in self.profile.paths:
             self.check(path)
-            self.walk(path, self.enter(path.packets), path.packets)
+            packets = _Packets(path.packets)
+            self.walk(path, self.enter(packets), packets)
 
     def check(self, path: PathUse) -> None:
         """Refuse a path that is none of the program."""
@@ -261,34 +326,41 @@ class _Expansion:
         if successors(blocks[path.blocks[-1]].terminator):
             raise _mismatch(path)
 
-    def enter(self, packets: int) -> _Key:
+    def enter(self, packets: _Packets) -> _Key:
         """Count packets in at the first node."""
         key: _Key = (self.program.blocks[0].label, 0, (), "", False)
-        self.nodes[key] += packets
+        self.count(key, packets)
         return key
 
-    def walk(self, path: PathUse, key: _Key, packets: int, start: int = 0) -> None:
+    def count(self, key: _Key, packets: _Packets) -> None:
+        self.nodes[key] += packets.always
+        if packets.more:
+            self.more_at.append((key, packets.path, packets.more))
+
+    def walk(self, path: PathUse, key: _Key, packets: _Packets, start: int = 0) -> None:
         """From a node of the block at position ``start`` to the path's end."""
         for i in range(start, len(path.blocks)):
             key = self.through(key, packets)
             if i < len(path.outcomes):
                 key = self.leave(key, path.outcomes[i], path.blocks[i + 1], packets)
 
-    def through(self, key: _Key, packets: int) -> _Key:
+    def through(self, key: _Key, packets: _Packets) -> _Key:
         """From a part of a block to its last one."""
         label, first, history, via, lent = key
         for part in range(first + 1, len(self.pieces[label])):
             key = self.step(key, "next", (label, part, history, via, lent), packets)
         return key
 
-    def leave(self, key: _Key, outcome: str, target: str, packets: int) -> _Key:
+    def leave(self, key: _Key, outcome: str, target: str, packets: _Packets) -> _Key:
         """From the last part of a block to a successor."""
         return self.step(key, outcome, self.follow(key, outcome, target), packets)
 
-    def step(self, key: _Key, outcome: str, target: _Key, packets: int) -> _Key:
+    def step(self, key: _Key, outcome: str, target: _Key, packets: _Packets) -> _Key:
         before = self.taken.get((key, outcome), (target, 0))[1]
-        self.taken[key, outcome] = (target, before + packets)
-        self.nodes[target] += packets
+        self.taken[key, outcome] = (target, before + packets.always)
+        if packets.more:
+            self.more_on.append(((key, outcome), packets.path, packets.more))
+        self.count(target, packets)
         return target
 
     def follow(self, key: _Key, outcome: str, label: str, lent: bool = False) -> _Key:
@@ -304,7 +376,7 @@ class _Expansion:
     def piece(self, key: _Key) -> Piece:
         return self.pieces[key[0]][key[1]]
 
-    def graph(self) -> PrefixGraph:
+    def shape(self) -> Shape:
         """Close the observed nodes under all edges, and number everything."""
         self.walk_all()
         known: dict[str, set[_Key]] = defaultdict(set)
@@ -327,10 +399,12 @@ class _Expansion:
             if len(order) > self.bound:
                 raise self.too_many(block, len(known[block.label]))
         number = {key: i for i, key in enumerate(order)}
-        return PrefixGraph(tuple(self.node(k) for k in order), tuple(self.edge(number, *e) for e in edges), self.total,
-                           self.rules(number))
+        graph = PrefixGraph(tuple(self.node(k) for k in order), tuple(self.edge(number, *e) for e in edges), self.total)
+        of_edge = {(key, outcome): i for i, (key, outcome, _, _) in enumerate(edges)}
+        return Shape(graph, self.served, _changes([(number[key], *more) for key, *more in self.more_at]),
+                     _changes([(of_edge[way], *more) for way, *more in self.more_on]), self.rules(number))
 
-    def rules(self, number: Mapping[_Key, int]) -> Mapping[int, tuple[tuple[int, int], ...]]:
+    def rules(self, number: Mapping[_Key, int]) -> Mapping[int, tuple[int, ...]]:
         return {}
 
     def edges_of(self, block: Block, key: _Key, known: Mapping[str, set[_Key]]) -> Iterator[tuple[str, _Key]]:
@@ -370,7 +444,31 @@ class _Expansion:
                     hint="table look-ups in a row multiply the classes: end paths earlier, or combine tables")
 
 
-class _Resuming(_Expansion):
+def _changes(found: Sequence[tuple[int, ...]]) -> NDArray[np.int64]:
+    return np.array(found, np.int64).reshape(-1, 3).T
+
+
+class _Lending(_Expansion):
+    """With lent entries."""
+
+    lent: Lent
+
+    @cached_property
+    def position(self) -> Mapping[int, int]:
+        return {path: i for i, path in enumerate(self.served)}
+
+    def those_served(self, path: PathUse) -> _Packets:
+        """The packets of a path that find their entry lent."""
+        return _Packets(0, self.position[path.id], 1)
+
+    def not_served(self, path: PathUse) -> _Packets:
+        """The others."""
+        if path.id not in self.position:
+            return _Packets(path.packets)
+        return _Packets(path.packets, self.position[path.id], -1)
+
+
+class _Resuming(_Lending):
     """Lent entries, met by a look-up at the near place in the middle of the program."""
 
     def __init__(self, program: Program, profile: Profile, bound: int, copied: frozenset[str], lent: Lent) -> None:
@@ -390,6 +488,7 @@ class _Resuming(_Expansion):
             cuts[label].add(index)
         super().__init__(program, profile, bound, copied, {k: frozenset(v) for k, v in cuts.items()})
         self.lent = lent
+        self.served = tuple(lent.paths)
         self.again = {label: second_look(program, self.live.blocks[label], self.pieces[label])
                       for label in lent.anchors}
         self.meeting: set[_Key] = set()
@@ -404,16 +503,16 @@ class _Resuming(_Expansion):
             self.check(path)
             fast = self.lent.paths.get(path.id)
             anchor = self.lent.meets(self.live.blocks, path)
+            packets = self.not_served(path)
             if anchor is None:
-                self.walk(path, self.enter(path.packets), path.packets)
+                self.walk(path, self.enter(packets), packets)
                 continue
-            served = 0 if fast is None else fast.packets
             if fast is not None:
-                self.walk_lent(path, self.meet(path, anchor, served), fast, anchor)
-            packets = path.packets - served
+                served = self.those_served(path)
+                self.walk_lent(path, self.meet(path, anchor, served), fast, anchor, served)
             self.walk(path, self.step_again(self.meet(path, anchor, packets), packets), packets, anchor)
 
-    def meet(self, path: PathUse, anchor: int, packets: int) -> _Key:
+    def meet(self, path: PathUse, anchor: int, packets: _Packets) -> _Key:
         """From the program's start to the near look-up."""
         key = self.enter(packets)
         for i in range(anchor):
@@ -422,15 +521,14 @@ class _Resuming(_Expansion):
         self.meeting.add(key)
         return key
 
-    def step_again(self, key: _Key, packets: int) -> _Key:
+    def step_again(self, key: _Key, packets: _Packets) -> _Key:
         return self.step(key, "owner", self.second(key), packets)
 
     def second(self, key: _Key) -> _Key:
         return (key[0], self.again[key[0]].part, self.history_at_owner(key[2]), key[3], False)
 
-    def walk_lent(self, path: PathUse, key: _Key, fast: FastPath, anchor: int) -> None:
+    def walk_lent(self, path: PathUse, key: _Key, fast: FastPath, anchor: int, packets: _Packets) -> None:
         """From the near look-up that finds its entry to the path's end, or to where the packet goes to the owner."""
-        packets = fast.packets
         for i in range(anchor, len(path.outcomes)):
             if key in self.meeting and fast.owner_from is not None and fast.owner_from[0] == i:
                 # It finds one entry lent and then another one not.
@@ -444,7 +542,7 @@ class _Resuming(_Expansion):
             if target in self.lent.anchors:
                 self.meeting.add(key)
 
-    def through_lent(self, key: _Key, packets: int) -> _Key:
+    def through_lent(self, key: _Key, packets: _Packets) -> _Key:
         """From a lent node to the last part of its block, or to the part that is run at the owner."""
         label, first, history, via, lent = key
         for part in range(first + 1, len(self.pieces[label])):
@@ -456,7 +554,7 @@ class _Resuming(_Expansion):
             lent = key[4]
         return key
 
-    def lent_step(self, key: _Key, outcome: str, label: str, packets: int) -> _Key:
+    def lent_step(self, key: _Key, outcome: str, label: str, packets: _Packets) -> _Key:
         """From the last part of a block to a successor, where the entry is still at hand."""
         said = lent_outcome(self.live.blocks[key[0]].terminator, outcome) if key in self.meeting else outcome
         target = self.follow(key, said, label, lent=True)
@@ -509,34 +607,33 @@ def lent_outcome(terminator: Terminator, outcome: str) -> str:
     return f"lent {outcome}" if isinstance(terminator, Police) else "lent"
 
 
-class _Restarting(_Expansion):
+class _Restarting(_Lending):
     """Decided flows served by rules from the wire on; all other packets start at the next place."""
 
     def __init__(self, program: Program, profile: Profile, bound: int, copied: frozenset[str], lent: Lent) -> None:
         super().__init__(program, profile, bound, copied)
         self.lent = lent
+        self.served = tuple(lent.paths)
         self.root: _Key = (program.blocks[0].label, 0, (), "", True)
         self.home = lent_name(next(self.components[s] for s in sorted(lent.states)))
-        self.ends: dict[_Key, list[tuple[int, int]]] = defaultdict(list)
+        self.ends: dict[_Key, list[int]] = defaultdict(list)
 
     def walk_all(self) -> None:
         for path in self.profile.paths:
             self.check(path)
-            fast = self.lent.paths.get(path.id)
-            served = 0 if fast is None else fast.packets
             self.nodes[self.root] += path.packets
-            key = self.step(self.root, "restart", (*self.root[:4], False), path.packets - served)
-            self.walk(path, key, path.packets - served)
-            if fast is not None:
-                self.walk_rule(path, fast)
+            packets = self.not_served(path)
+            self.walk(path, self.step(self.root, "restart", (*self.root[:4], False), packets), packets)
+            if path.id in self.position:
+                self.walk_rule(path, self.lent.paths[path.id].anchor, self.those_served(path))
 
-    def walk_rule(self, path: PathUse, fast: FastPath) -> None:
+    def walk_rule(self, path: PathUse, anchor: int, packets: _Packets) -> None:
         key = self.root
         for i, (outcome, target) in enumerate(zip(path.outcomes, path.blocks[1:], strict=True)):
-            key = self.through(key, fast.packets)
-            said = lent_outcome(self.live.blocks[path.blocks[i]].terminator, outcome) if i == fast.anchor else outcome
-            key = self.step(key, said, self.follow(key, said, target, lent=True), fast.packets)
-        self.ends[self.through(key, fast.packets)].append((path.id, fast.packets))
+            key = self.through(key, packets)
+            said = lent_outcome(self.live.blocks[path.blocks[i]].terminator, outcome) if i == anchor else outcome
+            key = self.step(key, said, self.follow(key, said, target, lent=True), packets)
+        self.ends[self.through(key, packets)].append(path.id)
 
     def edges_of(self, block: Block, key: _Key, known: Mapping[str, set[_Key]]) -> Iterator[tuple[str, _Key]]:
         """A rule has no other ways than its own."""
@@ -549,7 +646,7 @@ class _Restarting(_Expansion):
         plain = super().node(key)
         return replace(plain, accesses=(), home=self.home) if key[4] else plain
 
-    def rules(self, number: Mapping[_Key, int]) -> Mapping[int, tuple[tuple[int, int], ...]]:
+    def rules(self, number: Mapping[_Key, int]) -> Mapping[int, tuple[int, ...]]:
         return {number[key]: tuple(found) for key, found in self.ends.items()}
 
 

@@ -15,15 +15,14 @@ import numpy as np
 
 from cora.analysis.accesses import Access, AccessRates, components_of
 from cora.analysis.demand import check_profile, expiries_per_packet
-from cora.analysis.prefixes import Edge, Node, PrefixGraph, expand, lent_name
+from cora.analysis.prefixes import PrefixGraph, lent_name
 from cora.analysis.profile import Profile
-from cora.ir.nodes import Forward, MapState, MeterState, Program, Reject, State
+from cora.ir.nodes import MapState, MeterState, Program, State
 from cora.models.target import Refusal, Resource, Target, Tier
 from cora.partition import problem as numbers
 from cora.partition.copies import copied_states
 from cora.partition.prices import Prices
 from cora.partition.problem import (
-    CodeStore,
     CopiedState,
     CopyOption,
     Option,
@@ -106,7 +105,8 @@ class _Builder:
         self.physical = (*self.places, self.last - 1) if variant.returns else tuple(self.places)
         copied = copied_states(self.program)
         lent = None if self.split is None else self.split.lent
-        self.graph: PrefixGraph = expand(self.program, self.profile, copied=frozenset(copied), lent=lent)
+        self.frame = prices.frames.frame(frozenset(copied), lent, self.physical)
+        self.graph: PrefixGraph = self.frame.graph(lent)
         self.share = np.array([n.packets / self.graph.packets for n in self.graph.nodes])
         self.counts = self.access_counts()
         used = {name for name, _ in self.counts}
@@ -129,9 +129,9 @@ class _Builder:
             self.prices.resources, self.target.exponent,
             base=self.prices.vector(self.target.wire(self.prices.frame), "the wire"),
             allowed=allowed, cost=np.where(allowed[:, :, None], cost, 0.0),
-            edges=tuple(self.edge(e) for e in self.graph.edges),
+            edges=tuple(self.edges()),
             whole=states, copied=copied, orders=tuple(self.orders(states)), stores=self.stores, ceilings=(),
-            code=tuple(self.code_stores()), physical=self.physical, places=tuple(p.name for p in self.target.places),
+            code=self.frame.stores, physical=self.physical, places=tuple(p.name for p in self.target.places),
             units=tuple(f"block {n.label}" for n in self.graph.nodes),
         )
         return Instance(self.program, self.profile, self.target, self.variant, self.graph, problem, self.copied,
@@ -145,9 +145,8 @@ class _Builder:
 
     def access_counts(self) -> dict[Access, float]:
         counts: dict[Access, float] = defaultdict(float)
-        for node, share in zip(self.graph.nodes, self.share, strict=True):
-            for access in node.accesses:
-                counts[access] += float(share)
+        for access, nodes in self.frame.accesses.items():
+            counts[access] += float(self.share[nodes].sum())
         for state in self.program.states:
             dying = expiries_per_packet(self.program, self.profile, state)
             if dying:
@@ -180,31 +179,30 @@ class _Builder:
 
     def code(self) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.bool_]], Vector]:
         """[N, L] whether a node's own code may be at a virtual place, [N, L, K + 1] what it costs there."""
-        nodes, physical = self.graph.nodes, self.physical
-        allowed = np.zeros((len(nodes), len(physical)), np.bool_)
-        cost = np.zeros((len(nodes), len(physical), self.prices.width))
-        for number, node in enumerate(nodes):
-            for virtual, place in enumerate(physical):
-                own = self.own_code(number, node, place)
-                if own is None:
-                    continue
-                row = own + self.ends(number, node, place)
-                allowed[number, virtual] = np.isfinite(row).all()
-                cost[number, virtual] = row
-        return allowed, cost
+        frame, places = self.frame, list(self.physical)
+        runs, share = frame.runs.copy(), self.share[:, None, None]
+        own = frame.code * share
+        self.only_rules(runs, own)
+        # None of something impossible is nothing.
+        row = own + np.where(share > 0, frame.ends, 0.0) * share
+        row[0] += [self.arrival(place) for place in self.places]
+        allowed = runs & np.isfinite(row).all(axis=2)
+        cost = np.where(runs[:, :, None], row, 0.0)
+        return allowed[:, places], cost[:, places]
 
-    def own_code(self, number: int, node: Node, place: int) -> Vector | None:
-        """[K + 1] of a node's instructions, by its packets; None where it may not run."""
+    def only_rules(self, runs: np.ndarray[tuple[int, int], np.dtype[np.bool_]], own: Vector) -> None:
+        """In restart mode up to the near place there is nothing but the rules, and the rules are nowhere else."""
         split = self.split
-        if split is not None and split.mode == "restart":
+        if split is None or split.mode != "restart":
+            return
+        runs[:, : split.near + 1] = False
+        for number, node in enumerate(self.graph.nodes):
             if node.lent:
-                return self.rule(number, node) if place == split.near else None
-            if place <= split.near:
-                return None
-        own = self.prices.code(node.piece, place)
-        return None if own is None else own * self.share[number]
+                runs[number] = False
+                runs[number, split.near] = True
+                own[number, split.near] = self.rule(number)
 
-    def rule(self, number: int, node: Node) -> Vector:
+    def rule(self, number: int) -> Vector:
         """[K + 1] of the rules that end at a node; at the first node also of the packets that match none."""
         split = self.split
         assert split is not None, "there are rules"
@@ -217,6 +215,10 @@ class _Builder:
         return row
 
     @cached_property
+    def ruled(self) -> int:
+        return 0 if self.split is None else rules_of(self.program, self.target, self.split)
+
+    @cached_property
     def cheapest(self) -> int | None:
         """The path with the cheapest rule: nobody knows before whether a rule matches, so that who finds none pays it.
         """
@@ -226,17 +228,8 @@ class _Builder:
         return min(split.templates, key=lambda path: (float(self.rule_price(split, path).sum()), path))
 
     def rule_price(self, split: Split, path: int) -> Vector:
-        row = self.prices.rule(split.templates[path], split.near, rules_of(self.program, self.target, split))
+        row = self.prices.rule(split.templates[path], split.near, self.ruled)
         assert not isinstance(row, Refusal), "a split has only paths that the place takes as rules"
-        return row
-
-    def ends(self, number: int, node: Node, place: int) -> Vector:
-        """Bringing packets to the first node, and from where their program ends to the port they leave by."""
-        row = np.zeros(self.prices.width)
-        if number == 0:
-            row += self.arrival(place)
-        if self.share[number]:
-            row += self.share[number] * self.departure(node, place)
         return row
 
     def arrival(self, place: int) -> Vector:
@@ -247,50 +240,19 @@ class _Builder:
         travel = self.prices.travel
         return self.prices.visit(place) + _times(1 - share, travel(0, place)) + _times(share, travel(self.last, place))
 
-    def departure(self, node: Node, place: int) -> Vector:
-        """What it takes to bring a packet from the place its program ends to the port it leaves by.
-
-        An error message of `Reject` goes back to the arrival port; it is charged like a frame to the wire.
-        """
-        terminator = node.piece.block.terminator
-        if not node.piece.last or not isinstance(terminator, Forward | Reject):
-            return np.zeros(self.prices.width)
-        port = terminator.port if isinstance(terminator, Forward) else ""
-        to_wire = all("wire" in p.faces for p in self.program.ports if p.name == port)
-        return self.prices.travel(place, 0 if to_wire else self.last)
-
-    def edge(self, edge: Edge) -> numbers.Edge:
-        share = edge.packets / self.graph.packets
-        count = len(self.physical)
-        cross, visit = np.zeros((count, self.prices.width)), np.zeros((count, self.prices.width))
-        crossable = np.ones(count, np.bool_)
-        for virtual in range(1, count):
-            before, place = self.physical[virtual - 1], self.physical[virtual]
-            row = self.prices.crossing(before, place, edge.live_bytes)
-            crossable[virtual] = np.isfinite(row).all()
-            if crossable[virtual]:
-                cross[virtual] = row * share
-            visit[virtual] = self.prices.visit(place) * share
-        return numbers.Edge(edge.source, edge.target, cross, crossable, visit)
-
-    def code_stores(self) -> Iterator[CodeStore]:
-        pieces = {(n.label, n.piece.part): n.piece for n in self.graph.nodes}
-        units: dict[tuple[str, int], set[int]] = defaultdict(set)
-        for number, node in enumerate(self.graph.nodes):
-            if not (node.lent and self.split is not None and self.split.mode == "restart"):
-                units[node.label, node.piece.part].add(number)
-        for place, declared in enumerate(self.target.places):
-            if declared.code_capacity is not None:
-                yield CodeStore(place, declared.code_capacity, tuple(
-                    (frozenset(found), self.prices.code_size(pieces[key], place)) for key, found in units.items()))
+    def edges(self) -> Iterator[numbers.Edge]:
+        share = np.array([edge.packets for edge in self.graph.edges])[:, None, None] / self.graph.packets
+        crossable, cross, visit = self.frame.crossable, self.frame.cross * share, self.frame.visit * share
+        for number, edge in enumerate(self.graph.edges):
+            yield numbers.Edge(edge.source, edge.target, cross[number], crossable[number], visit[number])
 
     # States.
 
     def users(self, table: str) -> tuple[int, ...]:
-        return tuple(i for i, n in enumerate(self.graph.nodes) if any(name == table for name, _ in n.accesses))
+        return self.frame.users.get(table, ())
 
     def at_home(self, home: str) -> tuple[int, ...]:
-        return tuple(i for i, n in enumerate(self.graph.nodes) if n.home == home)
+        return self.frame.homes.get(home, ())
 
     def options_of(self, state: State, answers: Iterable[tuple[int, Tier, Option | CopyOption | Refusal]]
                    ) -> Iterator[Option | CopyOption]:

@@ -21,6 +21,7 @@ from cora.errors import Kind, fail
 from cora.ir.nodes import FragmentState, MapState, MeterState, Program, State
 from cora.ir.span import Span
 from cora.models.target import Demand, Refusal, Target, Tier
+from cora.partition.frames import Frames
 from cora.partition.problem import Vector
 from cora.plan.quantities import scaled
 
@@ -39,6 +40,7 @@ class Prices:
         self.resources = target.resources(self.frame)
         self.width = len(self.resources) + 1
         self.rates = rates_of(program, profile)
+        self.frames = Frames(self)
         self.refusals: dict[tuple[str, str, str, Span | None], Refusal] = {}
         self._column = {r.name: i for i, r in enumerate(self.resources)}
         self._code: dict[tuple[str, int, int, bool, int], Vector | None] = {}
