@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -18,7 +18,7 @@ from cora.partition.baselines import NAMES, Aim, Rules, baseline
 from cora.partition.evaluate import ROOM, host_cycles, load_of, throughput, uses_host
 from cora.partition.instance import Instance, build
 from cora.partition.integer import Limits, Setting
-from cora.partition.optimise import Found, Optimiser, OutOfTime, Stage, Wishes
+from cora.partition.optimise import Floor, Found, Optimiser, OutOfTime, Stage, Wishes
 from cora.partition.options import Restrictions
 from cora.partition.placement import Placement
 from cora.partition.prices import Prices
@@ -127,6 +127,7 @@ class Chooser:
         stages, variables, rows: evidence of the search that found the best.
         unsplit: the best without a split. reached: per split that was looked at the least host work found at the rate,
             or the most throughput, by its number in ``splits``. compared: how many variants were.
+        floors: what is proven of the variant that was looked at first.
         warm: a placement of one of the cases to begin with.
     """
 
@@ -139,6 +140,7 @@ class Chooser:
     unsplit: Chosen | None = None
     reached: dict[int, float] = field(default_factory=dict)
     compared: int = 1
+    floors: list[Floor] = field(default_factory=list)
     warm: Placement | None = None
 
     @cached_property
@@ -171,14 +173,15 @@ class Chooser:
                      and (c.split is variant.split or _alike(c.split, variant.split))), None)
 
     def optimiser_of(self, cases: Sequence[Case], problems: Sequence[Problem],
-                     known: Sequence[tuple[int, Assignment]] = ()) -> Optimiser:
+                     known: Sequence[tuple[int, Assignment]] = (),
+                     floors: Mapping[int, Sequence[Floor]] | None = None) -> Optimiser:
         """A search over problems of these cases, with what they have at hand."""
         at_hand = [(i, c.units.gathered(p.assignment)) for i, c in enumerate(cases) for p in c.at_hand]
         if self.warm is not None:
             at_hand += [(i, c.units.gathered(self.warm.assignment)) for i, c in enumerate(cases)
                         if c.instance is self.warm.instance]
         return Optimiser(problems, self.asked.solver, max(self.asked.rest, 0.0), self.asked.wishes(self.aim.rate),
-                         [*known, *at_hand])
+                         [*known, *at_hand], floors=floors or {})
 
     def best(self) -> Chosen | None:
         """The best plan, None when it is proven that there is none.
@@ -196,7 +199,7 @@ class Chooser:
         known = [] if first is None else [(0, self.whole.units.gathered(first.placement.assignment))]
         earlier, self.stages = self.stages, []
         try:
-            best = self.best_of(cases, known)
+            best = self.best_of(cases, known, {0: self.floors})
         except OutOfTime:
             if first is None:
                 raise
@@ -215,10 +218,12 @@ class Chooser:
         rate = self.aim.rate
         return chosen.placement.host_work(rate if rate is not None else chosen.placement.throughput(chosen.cores))
 
-    def best_of(self, cases: Sequence[Case], known: Sequence[tuple[int, Assignment]] = ()) -> Chosen | None:
-        """The best plan of some variants; its evidence is added to the stages."""
-        optimiser = self.optimiser_of(cases, [c.units.problem for c in cases], known)
+    def best_of(self, cases: Sequence[Case], known: Sequence[tuple[int, Assignment]] = (),
+                floors: Mapping[int, Sequence[Floor]] | None = None) -> Chosen | None:
+        """The best plan of some variants; its evidence is added to the stages. What is proven of the first is kept."""
+        optimiser = self.optimiser_of(cases, [c.units.problem for c in cases], known, floors)
         found = self.solved(optimiser)
+        self.floors = optimiser.proven.get(0, [])
         self.stages += optimiser.stages
         self.variables, self.rows = optimiser.variables, optimiser.rows
         self.compared = len(cases)

@@ -21,6 +21,7 @@ from cora.ir.nodes import MapState, MeterState, Program, State
 from cora.models.target import Refusal, Resource, Target, Tier
 from cora.partition import problem as numbers
 from cora.partition.copies import copied_states
+from cora.partition.frames import Frame
 from cora.partition.prices import Prices
 from cora.partition.problem import (
     CopiedState,
@@ -45,6 +46,7 @@ class Instance:
         rates: how each table is used, lent ones by `lent_name`.
         access_counts: per (table, kind) accesses per packet; kinds that only unseen code uses count 0.
         refusals: why something cannot be somewhere.
+        frame: what other budgets of the same split have in common with it.
         cheapest_rule: the path whose rule packets pay that find none; None where there are no rules.
     """
 
@@ -60,6 +62,7 @@ class Instance:
     refusals: tuple[Refusal, ...]
     prices: Prices
     cheapest_rule: int | None
+    frame: Frame
 
     @property
     def last(self) -> int:
@@ -135,7 +138,8 @@ class _Builder:
             units=tuple(f"block {n.label}" for n in self.graph.nodes),
         )
         return Instance(self.program, self.profile, self.target, self.variant, self.graph, problem, self.copied,
-                        self.rates, self.counts, tuple(self.prices.refusals.values()), self.prices, self.cheapest)
+                        self.rates, self.counts, tuple(self.prices.refusals.values()), self.prices, self.cheapest,
+                        self.frame)
 
     @property
     def lends(self) -> tuple[Lend, ...]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cora.partition.evaluate import ROOM, demand_of, host_cycles, load_of, norm, uses_host, utilisation
@@ -31,6 +31,8 @@ _ROUNDS = 200
 # Tangents of other variants that a program starts with.
 _SHARED = 6
 _RELAXED_ROUNDS = 12
+# Floors hold to a solver's tolerance.
+_FLOOR = 1e-6
 # Only what is better than the best so far by this share is looked for.
 _BETTER = 1e-5
 # Host cores of work below which a solver's tolerance may hide that no core is needed at all: then that is tried.
@@ -88,6 +90,28 @@ class Wishes:
     latency_rate: float | None = None
 
 
+@dataclass(frozen=True)
+class Floor:
+    """What is proven of a variant: no assignment within the limits is below ``value`` for the goal."""
+
+    setting: Setting
+    goal: Goal
+    limits: Limits
+    value: float
+
+    def holds(self, setting: Setting, limits: Limits) -> bool:
+        """Whether it was proven for all assignments that these limits allow."""
+        return self.setting == setting and all(
+            old is None or (new is not None and new <= old)
+            for old, new in ((self.limits.load, limits.load), (self.limits.host, limits.host),
+                             (self.limits.latency, limits.latency)))
+
+    def excludes(self, setting: Setting, limits: Limits) -> bool:
+        """Whether no assignment at all is within the limits."""
+        limit = getattr(limits, self.goal)
+        return limit is not None and self.value > limit * (1 + MARGIN) + _FLOOR and self.holds(setting, limits)
+
+
 @dataclass
 class _Top:
     """The best so far for one goal."""
@@ -101,7 +125,7 @@ class Optimiser:
     """One question with one solver under one time limit (seconds, for everything together).
 
     ``known``: assignments at hand with their variants; illegal ones are passed over. ``gap``: relative distance to the
-    proven bound that is good enough.
+    proven bound that is good enough. ``floors``: what is proven of variants already.
     """
 
     problems: Sequence[Problem]
@@ -110,6 +134,7 @@ class Optimiser:
     wishes: Wishes = Wishes()
     known: Sequence[tuple[int, Assignment]] = ()
     gap: float = GAP
+    floors: Mapping[int, Sequence[Floor]] = field(default_factory=dict)
     stages: list[Stage] = field(default_factory=list)
     variables: int = 0
     rows: int = 0
@@ -123,6 +148,7 @@ class Optimiser:
         self.hands: list[Found] = []
         self.points: list[Vector] = []
         self.given: dict[int, int] = {}
+        self.proven: dict[int, list[Floor]] = {variant: list(floors) for variant, floors in self.floors.items()}
         for variant, assignment in self.known:
             if not broken_rules(self.problems[variant], assignment):
                 self.keep(variant, assignment)
@@ -176,7 +202,9 @@ class Optimiser:
             solve = self._solve_in_parts if model.variables > _LARGE and self.solver == "highs" else self._solve
             candidate, proven = solve(model, variant, goal, limits, top)
             top = candidate if candidate is not None and (top is None or candidate.value < top.value) else top
-            bound = min(bound, max(low, -math.inf if proven is None else proven))
+            low = max(low, -math.inf if proven is None else proven)
+            self._prove(variant, Floor(setting, goal, limits, low))
+            bound = min(bound, low)
         if top is None:
             if math.isinf(bound) and bound > 0:
                 return None
@@ -205,10 +233,22 @@ class Optimiser:
         """Per variant that is not proven impossible a lower bound; minus infinity where there was no time for one."""
         found = []
         for variant in range(len(self.problems)):
+            floors = self.proven.get(variant, [])
+            if any(floor.excludes(setting, limits) for floor in floors):
+                continue
+            known = max((f.value for f in floors if f.goal == goal and f.holds(setting, limits)), default=-math.inf)
+            if top is not None and known >= self.better(top.value):
+                found.append((known, variant))
+                continue
             low = self._relaxed(variant, goal, setting, limits, top)
             if low is not None:
-                found.append((low, variant))
+                self._prove(variant, Floor(setting, goal, limits, low))
+                found.append((max(low, known), variant))
         return found
+
+    def _prove(self, variant: int, floor: Floor) -> None:
+        if math.isfinite(floor.value):
+            self.proven.setdefault(variant, []).append(floor)
 
     def _relaxed(self, variant: int, goal: Goal, setting: Setting, limits: Limits, top: _Top | None) -> float | None:
         """The relaxation's value with cuts until it changes little or is beyond the best so far; None: impossible."""

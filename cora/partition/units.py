@@ -53,12 +53,21 @@ class Units:
 
 
 def units_of(instance: Instance) -> Units:
-    """Group the nodes of an instance."""
-    grouping = _Grouping(instance)
-    grouping.contract_unseen()
-    grouping.join_cycles()
-    grouping.contract_runs()
-    return grouping.units()
+    """Group the nodes of an instance; budgets of one split that agree on what is seen and allowed are grouped once."""
+    seen = np.array([n.packets > 0 for n in instance.graph.nodes], np.bool_)
+    key, known = seen.tobytes() + instance.problem.allowed.tobytes(), instance.frame.groupings
+    if key not in known:
+        grouping = _Grouping(instance)
+        grouping.contract_unseen()
+        grouping.join_cycles()
+        grouping.contract_runs()
+        known[key] = grouping.of_node()
+    of_node = known[key]
+    observed = np.zeros(max(of_node) + 1, np.bool_)
+    np.logical_or.at(observed, np.array(of_node, np.intp), seen)
+    problem = grouped(instance.problem, of_node)
+    of_state = {s.name: s.units[0] for s in problem.whole if s.units}
+    return Units(of_node, of_state, tuple(observed.tolist()), problem)
 
 
 class _Grouping:
@@ -66,7 +75,6 @@ class _Grouping:
         self.instance = instance
         self.nodes = instance.graph.nodes
         self.allowed = [row.copy() for row in instance.problem.allowed]
-        self.weight = [n.packets for n in self.nodes]
         self.leader = list(range(len(self.nodes)))
         self.stateful = {i for i, n in enumerate(self.nodes) if n.accesses or n.home is not None}
         if not instance.variant.returns:
@@ -97,7 +105,6 @@ class _Grouping:
     def merge(self, into: int, unit: int) -> None:
         self.leader[unit] = into
         self.allowed[into] = self.allowed[into] & self.allowed[unit]
-        self.weight[into] = max(self.weight[into], self.weight[unit])
         self.stateful |= {into} if unit in self.stateful else set()
 
     def contract_unseen(self) -> None:
@@ -136,13 +143,10 @@ class _Grouping:
                 for target in after[source]:
                     before[target] = before[target] - {unit} | {source}
 
-    def units(self) -> Units:
+    def of_node(self) -> tuple[int, ...]:
         roots = sorted({self.find(i) for i in range(len(self.leader))})
         number = {root: i for i, root in enumerate(roots)}
-        of_node = tuple(number[self.find(i)] for i in range(len(self.nodes)))
-        problem = grouped(self.instance.problem, of_node)
-        of_state = {s.name: s.units[0] for s in problem.whole if s.units}
-        return Units(of_node, of_state, tuple(self.weight[root] > 0 for root in roots), problem)
+        return tuple(number[self.find(i)] for i in range(len(self.nodes)))
 
 
 def grouped(problem: Problem, of_node: Sequence[int]) -> Problem:
@@ -169,14 +173,16 @@ def _of(groups: NDArray[np.intp], nodes: Sequence[int]) -> tuple[int, ...]:
 
 
 def _edges(problem: Problem, groups: NDArray[np.intp]) -> tuple[Edge, ...]:
-    together: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for i, edge in enumerate(problem.edges):
-        pair = int(groups[edge.source]), int(groups[edge.target])
-        if pair[0] != pair[1]:
-            together[pair].append(i)
-    return tuple(Edge(source, target, problem.cross[rows].sum(axis=0),
-                      np.logical_and.reduce(problem.crossable[rows]), problem.visit[rows].sum(axis=0))
-                 for (source, target), rows in together.items())
+    ends = groups[problem.ends]
+    between = np.flatnonzero(ends[0] != ends[1])
+    pairs, first, number = np.unique(ends[:, between], axis=1, return_index=True, return_inverse=True)
+    number = number.ravel()
+    crossable = np.ones((pairs.shape[1], problem.crossable.shape[1]), np.bool_)
+    np.logical_and.at(crossable, number, problem.crossable[between])
+    cross, visit = (np.zeros((pairs.shape[1], *rows.shape[1:])) for rows in (problem.cross, problem.visit))
+    np.add.at(cross, number, problem.cross[between])
+    np.add.at(visit, number, problem.visit[between])
+    return tuple(Edge(int(pairs[0, i]), int(pairs[1, i]), cross[i], crossable[i], visit[i]) for i in np.argsort(first))
 
 
 def _copied(state: CopiedState, groups: NDArray[np.intp]) -> CopiedState:
