@@ -93,7 +93,8 @@ def plan(program: Program, profile: Profile, nic: str, *, rate: str | float | No
          solver: str = "highs", time_limit: float = 10.0, instance: str | None = None, reserved: Sequence[str] = (),
          host_model: str | None = None, pin: Sequence[str] = (), forbid: Sequence[str] = (),
          max_latency: str | None = None, max_nic_memory: str | None = None, headroom: str | None = None,
-         window: str | None = None, search: str = "exact", warm: Plan | None = None, robust: bool = False) -> Plan:
+         window: str | None = None, search: str = "exact", warm: Plan | None = None, robust: bool = False,
+         pareto: bool = False) -> Plan:
     """Decide what runs where.
 
     Args:
@@ -114,6 +115,7 @@ def plan(program: Program, profile: Profile, nic: str, *, rate: str | float | No
         warm: a plan made before, to begin the search with.
         robust: take the placement that is least to regret under other figures and traffic (docs/robust.md), not the
             best one for exactly these.
+        pareto: also tell the plans that no other one beats in cores, throughput, latency and memory of the card.
 
     Raises:
         CoraError: the NIC is unknown, the profile is of another program, or no plan meets the request.
@@ -130,7 +132,7 @@ def plan(program: Program, profile: Profile, nic: str, *, rate: str | float | No
     with _uncollected():
         best = make(program, profile, target, rate_pps=None if asked is None else asked.pps,
                     line_bps=None if asked is None else asked.line_bps, cores=cores, solver=solver,
-                    time_limit=time_limit, warm=warm, **asdict(terms))
+                    time_limit=time_limit, warm=warm, pareto=pareto, **asdict(terms))
         if not robust:
             return best
         from cora.partition.robust import least_regret

@@ -56,6 +56,8 @@ from cora.errors import Kind, fail
               help="Begin the search with this plan, made before.")
 @click.option("--robust", is_flag=True,
               help="Take the plan that is least to regret under other figures and traffic, not the best for these.")
+@click.option("--pareto", is_flag=True,
+              help="Also show the plans that no other beats in cores, throughput, latency and memory of the card.")
 @click.option("--all", "everything", is_flag=True, help="Show all reasons why something is not elsewhere.")
 @click.option("-o", "--output", type=click.Path(), metavar="FILE", help="Write the plan document (JSON).")
 @traffic_options
@@ -64,8 +66,9 @@ def command(nf: str, settings: tuple[str, ...], traffic: str | None, profile_fil
             instance: str | None, reserved: tuple[str, ...], host_model: str | None, rate: str | None,
             cores: int | None, solver: str, time_limit: float, pin: tuple[str, ...], forbid: tuple[str, ...],
             max_latency: str | None, max_nic_memory: str | None, headroom: str | None, window: str | None, search: str,
-            warm: str | None, robust: bool, everything: bool, output: str | None, port_map: tuple[str, ...],
-            captured_at: str | None, ignore_checksums: bool, headers_only: bool, as_json: bool) -> None:
+            warm: str | None, robust: bool, pareto: bool, everything: bool, output: str | None,
+            port_map: tuple[str, ...], captured_at: str | None, ignore_checksums: bool, headers_only: bool,
+            as_json: bool) -> None:
     """Plan the program NF for a NIC and for real traffic: a capture, or a profile made of one."""
     import cora
     from cora.engine.results import Options
@@ -91,7 +94,7 @@ def command(nf: str, settings: tuple[str, ...], traffic: str | None, profile_fil
     found = cora.plan(program, profile, nic, rate=rate, cores=cores, solver=solver, time_limit=time_limit,
                       instance=instance, reserved=reserved, host_model=host_model, pin=pin, forbid=forbid,
                       max_latency=max_latency, max_nic_memory=max_nic_memory, headroom=headroom, window=window,
-                      search=search, warm=before, robust=robust)
+                      search=search, warm=before, robust=robust, pareto=pareto)
     if output is not None:
         write_text(output, found.to_json())
     if output == "-":

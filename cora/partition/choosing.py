@@ -16,10 +16,12 @@ from functools import cached_property
 
 from cora.partition.baselines import NAMES, Aim, Rules, baseline
 from cora.partition.evaluate import ROOM, host_cycles, load_of, throughput, uses_host
+from cora.partition.fast import Task, quick
 from cora.partition.instance import Instance, build
 from cora.partition.integer import Limits, Setting
 from cora.partition.optimise import Floor, Found, Optimiser, OutOfTime, Stage, Wishes
 from cora.partition.options import Restrictions
+from cora.partition.pareto import Front, pareto
 from cora.partition.placement import Placement
 from cora.partition.prices import Prices
 from cora.partition.problem import Assignment, Problem
@@ -31,6 +33,10 @@ from cora.partition.variants import WHOLE, Split, Variant
 _NONE = 1e-6
 # Throughputs, and host work, that differ by a smaller share are the same.
 _SAME = 1e-3
+# Splits that the fast search looks at.
+_QUICK = 3
+# Seconds for each at most.
+_QUICK_SECONDS = 2.0
 # Where latency is limited and no rate is asked for, the highest rate is found to this relative precision.
 _RATE_GAP = 1e-4
 
@@ -164,6 +170,47 @@ class Chooser:
     @property
     def aim(self) -> Aim:
         return self.asked.aim
+
+    def quickly(self) -> Chosen | None:
+        """A good plan by the fast search, over the variant without a split and the splits that look best.
+
+        Nothing is proven for the splits that are passed over, so that there is a bound only where there is no split.
+        """
+        started = time.perf_counter()
+        promising = sorted(self.others, key=lambda c: (self.aim.key(c.nearest) if c.nearest else (math.inf,) * 3))
+        cases = [self.whole, *promising[:_QUICK]]
+        aim = self.aim
+        best: Chosen | None = None
+        bound: float | None = None
+        for i, case in enumerate(cases):
+            limit = Limits(aim.room, latency=self.asked.latency) if aim.rate is not None else Limits()
+            setting = Setting(aim.rate or self.scale, aim.most, aim.rate if self.asked.latency is not None else None)
+            share = min(max(self.asked.rest, 0.05) / (len(cases) - i), _QUICK_SECONDS)
+            found = quick(case.units.problem, Task(setting, "host" if aim.rate is not None else "load", limit), share)
+            bound = found.bound if i == 0 else None
+            made = None if found.assignment is None else case.placement(found.assignment)
+            for placement in [*case.at_hand, *([made] if made is not None else [])]:
+                cores = aim.most if aim.rate is None else placement.cores_needed(aim.rate, aim.most, aim.room)
+                late = self.asked.latency is not None and aim.rate is not None and cores is not None and (
+                    placement.latency(cores, aim.rate).total > self.asked.latency)
+                if cores is None or late or (aim.rate is None and aim.most == 0 and placement.uses_host):
+                    continue
+                if best is None or aim.key(placement) < aim.key(best.placement):
+                    best = Chosen(case, placement, cores, False)
+        if best is not None:
+            value = best.placement.host_work(aim.rate) if aim.rate is not None \
+                else best.placement.load(aim.most, self.scale)
+            self.stages = [Stage("host work" if aim.rate is not None else "throughput", "feasible", value, bound,
+                                 time.perf_counter() - started, len(cases))]
+        self.compared = len(cases)
+        return best
+
+    def front(self, cores: Sequence[int], chosen: Chosen) -> tuple[Front, list[Case]]:
+        """The Pareto front of the variant without a split and the chosen one, for these numbers of host cores."""
+        cases = [self.whole, *([chosen.case] if chosen.case is not self.whole else [])]
+        found = pareto([c.units.problem for c in cases], self.scale, cores, self.asked.solver,
+                       max(self.asked.rest, 0.5), self.aim.rate)
+        return found, cases
 
     def case_of(self, variant: Variant) -> Case | None:
         """The case of a variant, None where it is impossible."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from cora.analysis.prefixes import Node
+from cora.analysis.prefixes import Node, lent_name
 from cora.models.latency import Latency
 from cora.partition import evaluate
 from cora.partition.evaluate import ROOM
@@ -67,12 +67,19 @@ class Placement:
 
     @property
     def kept(self) -> Mapping[str, str]:
-        """Per state where it is kept, in words: ``nic/emem``, or ``nic/cls + host/dram`` of copies."""
+        """Per state where it is kept, in words: ``nic/emem``; ``nic/cls + host/dram`` of copies; ``host/dram, lent to
+        nic/cls`` of a split one.
+        """
         found = {}
         for state in self.instance.program.states:
             spots = [self.states[state.name]] if state.name in self.states else list(self.copies[state.name].items())
-            found[state.name] = " + ".join(f"{self.instance.target.places[p].name}/{t}" for p, t in spots)
+            found[state.name] = " + ".join(self._told(spot) for spot in spots)
+            if lent_name(state.name) in self.states:
+                found[state.name] += f", lent to {self._told(self.states[lent_name(state.name)])}"
         return found
+
+    def _told(self, spot: Spot) -> str:
+        return f"{self.instance.target.places[spot[0]].name}/{spot[1]}"
 
     def spot_of(self, table: str, number: int) -> Spot:
         """Where an access of a node goes."""

@@ -38,13 +38,15 @@ def plan(program: Program, profile: Profile, target: Target, *, rate_pps: float 
          line_bps: int | None = None, cores: int | None = None, solver: str = "highs",
          time_limit: float = 10.0, pins: Sequence[str] = (), forbids: Sequence[str] = (),
          max_latency_ns: float | None = None, max_nic_memory: int | None = None, headroom: float = 0.0,
-         window: float | None = None, search: Literal["exact", "fast"] = "exact", warm: Plan | None = None) -> Plan:
+         window: float | None = None, search: Literal["exact", "fast"] = "exact", warm: Plan | None = None,
+         pareto: bool = False) -> Plan:
     """The best plan of a program for the traffic of a profile on a target.
 
     With ``rate_pps``: the fewest host cores that carry it (at most ``cores`` when given too), then the least host
     work, the most headroom, the least latency. With ``cores`` alone: the largest rate, then the same. ``line_bps`` is
     how the rate was asked, for messages: bits/s on the line. The other options are those of `Request`; ``warm`` is a
-    plan to begin the search with, of this program and target or not.
+    plan to begin the search with, of this program and target or not. ``pareto``: also the front of plans over cores,
+    throughput, latency and memory of the card.
 
     Raises:
         CoraError: `Kind.NO_PLAN` saying what cannot be met and what could be, `Kind.PROFILE_MISMATCH`,
@@ -56,7 +58,7 @@ def plan(program: Program, profile: Profile, target: Target, *, rate_pps: float 
     request = Request(rate, line_bps, cores, solver, float(time_limit), search, tuple(pins), tuple(forbids),
                       None if max_latency_ns is None else float(max_latency_ns), max_nic_memory, float(headroom),
                       None if window is None else float(window))
-    return _Planner(program, profile, target, request, warm).plan()
+    return _Planner(program, profile, target, request, warm, pareto).plan()
 
 
 def plan_with(profile: Profile, request: Request, placement: Placement) -> Plan:
@@ -223,7 +225,9 @@ def _copies_of(instance: Instance, kept: dict[str, StatePlacement], name: str,
     if name not in kept:
         raise fail(Kind.PLAN_CHECK, f"state {name} has no place")
     state = kept[name]
-    spots = [(c.place, c.tier) for c in state.copies] or [(state.place, state.tier)]
+    split = instance.variant.split
+    rules = instance.target.places[split.near].name if split is not None and split.mode == "restart" else ""
+    spots = [(c.place, c.tier) for c in state.copies if c.place != rules] or [(state.place, state.tier)]
     ways = [(o.place, o.store) for o in options]
     numbers = [_number(instance, ways, name, *spot) for spot in spots]
     return {options[n].place: n for n in numbers}
@@ -272,7 +276,7 @@ def check_request(rate: float | None, cores: int | None, solver: str, time_limit
 
 class _Planner:
     def __init__(self, program: Program, profile: Profile, target: Target, request: Request,
-                 warm: Plan | None = None) -> None:
+                 warm: Plan | None = None, front: bool = False) -> None:
         check_profile(program, profile)
         self.request = request
         self.digest = digest_of(profile)
@@ -287,6 +291,7 @@ class _Planner:
             refusing.refuse_pins(build(program, self.prices.profile, target, WHOLE, self.prices), given)
         refusing.refuse_what_fits_nowhere(self.whole.instance, self.whole.units, given)
         self.chooser.scale = self.scale()
+        self.front = front
         if warm is not None:
             self.chooser.warm = self.warmed(warm)
 
@@ -335,7 +340,7 @@ class _Planner:
                           float(rate))
         check(placement, promise)
         told = Told(replace(chosen, cores=cores), rate, carried)
-        return Teller(self.chooser, self.request, told, self.digest).document()
+        return Teller(self.chooser, self.request, told, self.digest).document(self.front)
 
     def carried(self, chosen: Chosen) -> int:
         """Packets a second that are promised: whole ones, so that the exact check has no rounding to forgive."""
@@ -347,7 +352,7 @@ class _Planner:
 
     def chosen(self) -> Chosen:
         try:
-            found = self.chooser.best()
+            found = self.chooser.quickly() if self.request.search == "fast" else self.chooser.best()
         except OutOfTime:
             found = self.fallback()
         if found is None:

@@ -36,6 +36,7 @@ from cora.plan.document import (
     Crossing,
     Evidence,
     Figure,
+    FrontPoint,
     Lent,
     Move,
     PathClass,
@@ -56,6 +57,8 @@ from cora.plan.sources import source_of, verdict_of
 SAME = 1e-3
 # Share of the throughput at which latency is told where no rate was asked for.
 _BUSY = 0.9
+# Host cores of the Pareto front: beyond those of the plan, and at most.
+_MORE_CORES, _MOST_CORES = 2, 8
 # Reasons told why packets are not on the fast path.
 _REASONS = 3
 
@@ -113,11 +116,12 @@ class Teller:
     def split(self) -> Split | None:
         return self.instance.variant.split
 
-    def document(self) -> Plan:
+    def document(self, front: bool = False) -> Plan:
         instance, target, placement = self.instance, self.target, self.placement
         resources = self.resources()
         rows = self.sampler.sampled(placement)
         classes = self.classes()
+        steering = tuple(self.steering())
         states = tuple(self.state(s) for s in instance.program.states)
         profile = instance.profile
         refusals = tuple(RefusedAt(r.subject, r.place, r.reason, source_of(r.span) if r.span else None)
@@ -142,13 +146,14 @@ class Teller:
             samples_met=self.met(rows),
             binding=max(resources, key=lambda r: r.utilisation).name if resources else "",
             states=states,
-            steering=tuple(self.steering()),
+            steering=steering,
             classes=classes,
             costs=costs_of(placement, classes),
             crossings=self.crossings(),
             blocks=self.blocks(),
             resources=resources,
             alternatives=tuple(self.alternative(name, p) for name, p in self.others),
+            pareto=tuple(self.pareto()) if front else (),
             refusals=refusals,
             evidence=self.evidence(),
         )
@@ -233,7 +238,16 @@ class Teller:
         if name not in self.placement.copies:
             return ()
         stores = [(o, self.placement.store(o)) for o in self.placement.copy_options(name)]
-        return tuple(Copy(self.name(o.place), s.name, o.amount, s.unit) for o, s in stores)
+        return (*self.in_rules(name), *(Copy(self.name(o.place), s.name, o.amount, s.unit) for o, s in stores))
+
+    def in_rules(self, name: str) -> tuple[Copy, ...]:
+        """The part of a copied state that rules of decided flows keep: they count, or were made by what it says."""
+        split = self.split
+        if split is None or split.mode != "restart":
+            return ()
+        used = any(state == name for n in self.instance.graph.nodes if n.lent for state, _ in n.piece.accesses)
+        store = self.placement.store(self.placement.option(lent_name(split.lends[0].anchored)))
+        return (Copy(self.name(split.near), store.name, 0, store.unit),) if used else ()
 
     def lend_of(self, name: str) -> Lend | None:
         lends = self.split.lends if self.split is not None else ()
@@ -257,7 +271,7 @@ class Teller:
     def copy_reason(self, name: str) -> str:
         kind = copied_states(self.instance.program)[name]
         why = "packets only read it" if kind == "replicated" else "packets only add to it, the total is the sum"
-        places = [self.name(p) for p in self.placement.copies[name]]
+        places = [c.place for c in self.copies(name)]
         if len(places) > 1:
             return f"{why}: a copy at each place that uses it, {', '.join(places)}"
         return f"used at {places[0]} alone; {why}, so that it goes where the code that uses it is"
@@ -533,6 +547,16 @@ class Teller:
         low, high = band([a / b for a, b in pairs])
         return finite(low), finite(high)
 
+    def pareto(self) -> Iterator[FrontPoint]:
+        """Plans that no other one beats: host cores up to those given, or two more than the plan needs."""
+        given = self.request.cores
+        most = min(given if given is not None else self.told.cores + _MORE_CORES, _MOST_CORES)
+        found, cases = self.chooser.front(range(most + 1), self.told.chosen)
+        for point in found.points:
+            placement = cases[point.variant].placement(point.assignment)
+            yield FrontPoint(point.cores, math.floor(point.throughput * (1 - 1e-9)), finite(point.latency),
+                             point.memory, point.proven and found.complete, placement.kept)
+
     # Evidence.
 
     def evidence(self) -> Evidence:
@@ -554,6 +578,7 @@ class Teller:
             bound = self.bound(stages)
             gap = None if bound is None else abs(value - bound) / max(abs(value), 1e-12)
             why = "the time limit ended the search" if stages else "taken because it is least to regret"
+            why = "found by the fast search" if stages and self.request.search == "fast" else why
             return Stage(goal, f"feasible: {why}", value, bound, finite(gap), seconds, 0)
         if self.request.rate_pps is not None:
             cores = float(told.cores)

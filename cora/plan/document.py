@@ -306,6 +306,23 @@ class Alternative:
 
 
 @dataclass(frozen=True)
+class FrontPoint:
+    """A plan of the Pareto front: no other has fewer cores, more throughput, less latency and less memory at once.
+
+    ``throughput_pps``: the most with its cores; ``latency_ns``: of the mean packet at the asked rate, None where that
+    is not carried, or without queueing where no rate was asked for; ``nic_memory``: bytes of states on the card.
+    ``states``: per state where it is kept. ``proven``: whether it is proven to be the best for its limits.
+    """
+
+    cores: int
+    throughput_pps: int
+    latency_ns: float | None
+    nic_memory: int
+    proven: bool
+    states: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class RefusedAt:
     """Why a block or state cannot be at a place, in the user's own source."""
 
@@ -405,6 +422,7 @@ class Plan:
     blocks: tuple[BlockPlacement, ...]
     resources: tuple[ResourceUse, ...]
     alternatives: tuple[Alternative, ...]
+    pareto: tuple[FrontPoint, ...]
     refusals: tuple[RefusedAt, ...]
     evidence: Evidence
 

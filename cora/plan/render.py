@@ -110,7 +110,7 @@ def _goal(goal: str, value: float) -> str:
 
 
 def _tables(plan: Plan) -> list[Table]:
-    states: list[Row] = [(s.name, s.kind, f"{s.place}/{s.tier}", f"{s.amount:,} {s.unit}",
+    states: list[Row] = [(s.name, s.kind, _where(s), f"{s.amount:,} {s.unit}",
                           f"{s.accesses_per_packet:.3g}") for s in plan.states]
     classes: list[Row] = [(percent(c.share), "; ".join(c.history) or "-", c.verdict,
                 c.starts if c.starts == c.ends else f"{c.starts} to {c.ends}") for c in plan.classes[:_CLASSES]]
@@ -127,15 +127,37 @@ def _tables(plan: Plan) -> list[Table]:
         for r in sorted(plan.resources, key=lambda r: -r.utilisation) if r.per_packet
     ]
     others: list[Row] = [(a.name, *_alternative(plan, a)) for a in plan.alternatives]
+    front: list[Row] = [
+        (str(p.cores), mpps(p.throughput_pps), "-" if p.latency_ns is None else f"{p.latency_ns / 1000:.1f} us",
+         f"{p.nic_memory:,} bytes", ", ".join(f"{s} {k}" for s, k in p.states.items()
+                                              if any(f"{place}/" in k for place in plan.places[:-1])) or "none")
+        for p in plan.pareto
+    ]
+    lent: list[Row] = [
+        (s.name, f"{s.lent.place}/{s.lent.tier}", f"{s.lent.entries:,}", str(s.lent.threshold),
+         f"{s.lent.amount:,} {s.lent.unit}", percent(s.lent.share), f"{1000 * s.lent.installs_per_packet:.3g}",
+         f"{1000 * s.lent.recalls_per_packet:.3g}") for s in plan.states if s.lent is not None
+    ]
+    steered: list[Row] = [tuple(key.split(": ", 1)) for way in plan.steering if way.chosen is not None
+                          for key in way.keys]
     given = plan.cores if plan.request.rate_pps is not None else plan.request.cores
     compared = cores(given) if given else "a core where needed"
     return [
         ("States", ("state", "kind", "place", "size", "accesses/packet"), states),
+        ("Lent entries", ("state", "to", "entries", "after packets", "size", "fast path", "lent/1000 packets",
+                          "taken back/1000"), lent),
+        ("What leads packets to them", ("port", "key"), steered),
         ("Path classes", ("share", "state outcomes", "verdict", "place"), classes),
         ("Crossings inside the program", ("direction", "share", "blocks", "travels along"), crossings),
         ("Resources at the planned rate", ("resource", "place", "a packet takes", "available", "used"), resources),
+        ("Pareto front", ("cores", "throughput", "latency", "memory of the card", "states not at the host"), front),
         ("Other placements", ("placement", "cores", f"throughput, {compared}", "P10-P90", "note"), others),
     ]
+
+
+def _where(s: StatePlacement) -> str:
+    """Where a state is kept: all its copies, or its owner."""
+    return " + ".join(f"{c.place}/{c.tier}" for c in s.copies) or f"{s.place}/{s.tier}"
 
 
 def _alternative(plan: Plan, other: Alternative) -> Row:

@@ -145,7 +145,13 @@ def _states_are_legal(placement: Placement) -> bool:
 def _code_is_legal(placement: Placement) -> bool:
     instance = placement.instance
     target, program, virtual = instance.target, instance.program, placement.assignment.places
+    split = instance.variant.split
+    ruled = split is not None and split.mode == "restart"
     for number, (node, place) in enumerate(zip(instance.graph.nodes, placement.nodes, strict=True)):
+        if ruled and split is not None and (place == split.near) != node.lent:
+            return False  # rules are there and code is not
+        if ruled and node.lent:
+            continue
         if not isinstance(target.block(program, node.piece.block, place), dict):
             return False
         if any(placement.spot_of(table, number)[0] != place for table, _ in node.accesses):
@@ -158,7 +164,8 @@ def _code_is_legal(placement: Placement) -> bool:
             return False
     for place, where in enumerate(target.places):
         stored = {(n.label, n.piece.part): target.code_size(program, n.piece.block, place)
-                  for n, p in zip(instance.graph.nodes, placement.nodes, strict=True) if p == place}
+                  for n, p in zip(instance.graph.nodes, placement.nodes, strict=True)
+                  if p == place and not (ruled and n.lent)}
         if where.code_capacity is not None and sum(stored.values()) > where.code_capacity:
             return False
     return True
