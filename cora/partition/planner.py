@@ -324,10 +324,10 @@ class _Planner:
             raise refusing.no_plan(self.chooser, self.request.line_bps)
         self.chooser.unsplit = None
         case = Case(self.prices, placement.instance.variant, self.asked)
-        return self.finished(Chosen(case, placement, cores, False))
+        return self.finished(Chosen(case, placement, cores, False), "taken because it is least to regret")
 
-    def finished(self, chosen: Chosen) -> Plan:
-        """The checked document of what was chosen."""
+    def finished(self, chosen: Chosen, why: str = "") -> Plan:
+        """The checked document of what was chosen; ``why``: where it was not taken as the best."""
         placement, cores = chosen.placement, chosen.cores
         carried = max(self.carried(chosen), self.request.rate_pps or 0)
         if carried < 1:
@@ -339,7 +339,7 @@ class _Planner:
         promise = Promise(Fraction(carried), cores, Fraction(self.request.headroom), self.request.max_latency_ns,
                           float(rate))
         check(placement, promise)
-        told = Told(replace(chosen, cores=cores), rate, carried)
+        told = Told(replace(chosen, cores=cores), rate, carried, why)
         return Teller(self.chooser, self.request, told, self.digest).document(self.front)
 
     def carried(self, chosen: Chosen) -> int:

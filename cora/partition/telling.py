@@ -65,11 +65,15 @@ _REASONS = 3
 
 @dataclass(frozen=True)
 class Told:
-    """What the plan is of: its placement and cores, the rate it is for, and the packets/s that were checked."""
+    """What the plan is of: its placement and cores, the rate it is for, and the packets/s that were checked.
+
+    ``why``: why this placement was taken, where it is not as the best.
+    """
 
     chosen: Chosen
     rate: int
     throughput: int
+    why: str = ""
 
     @property
     def placement(self) -> Placement:
@@ -577,8 +581,8 @@ class Teller:
             value = float(told.throughput if self.request.rate_pps is None else told.cores)
             bound = self.bound(stages)
             gap = None if bound is None else abs(value - bound) / max(abs(value), 1e-12)
-            why = "the time limit ended the search" if stages else "taken because it is least to regret"
-            why = "found by the fast search" if stages and self.request.search == "fast" else why
+            why = "found by the fast search" if self.request.search == "fast" else "the time limit ended the search"
+            why = told.why or why
             return Stage(goal, f"feasible: {why}", value, bound, finite(gap), seconds, 0)
         if self.request.rate_pps is not None:
             cores = float(told.cores)
