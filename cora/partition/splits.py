@@ -12,6 +12,7 @@ from cora.analysis.prefixes import FastPath, Lent
 from cora.analysis.profile import AdmissionPoint, PathUse
 from cora.analysis.sharding import Sharding, align, sharding_of
 from cora.models.target import Refusal
+from cora.partition.copies import copied_states
 from cora.partition.prices import Prices
 from cora.partition.variants import Lend, Split
 
@@ -49,9 +50,11 @@ class _Splits:
     def splits(self) -> Iterator[Split]:
         last = len(self.target.places) - 1
         pairs = [(near, owner) for near in range(last) for owner in range(near + 1, last + 1)]
+        copied = copied_states(self.program)
         for near, owner in pairs:
             for component, sharding in self.shardings.items():
-                self.refuse(sharding, near, owner, component)
+                if component not in copied:
+                    self.refuse(sharding, near, owner, component)
         for admission in self.profile.admission:
             for near, owner in pairs:
                 for point in admission.points:
