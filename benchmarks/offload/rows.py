@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -181,16 +182,21 @@ def decisions(plan: Plan) -> str:
 
 
 def limit_of(plan: Plan) -> str:
-    """What keeps the plan from more: why the busiest state at the host is not lent or nearer, else what binds."""
+    """What keeps the plan from more: what binds, and why the state that the host uses most is not nearer to the wire.
+
+    The digits of figures are left out, so that rows with the same reason can be counted.
+    """
     host = plan.places[-1]
     there = [s for s in plan.states if s.place == host and s.accesses_per_packet > 0]
     if not there:
         return f"{plan.binding} binds"
     busiest = max(there, key=lambda s: s.accesses_per_packet)
-    refused = next((r.reason for r in plan.refusals
-                    if r.subject == busiest.name and not r.place.startswith(host)), None)
-    why = f"'{busiest.name}' at {host}: {refused or busiest.reason}"
-    return f"{plan.binding} binds; {why}"
+    by_flow = next((r.reason for r in plan.refusals if r.subject == busiest.name and r.place.endswith("by flow")), None)
+    nearer = next((m.reason for m in busiest.moves if m.place != host and m.possible), None)
+    near = next((m.place for m in busiest.moves if m.place != host and m.possible), "")
+    why = f"at {near}, {nearer}" if nearer else by_flow or busiest.reason
+    how = "split" if busiest.lent is not None else "whole"
+    return f"{plan.binding} binds; '{busiest.name}' is {how} at {host}: {re.sub('[0-9][0-9.,]*', '…', why)}"
 
 
 def plain(row: Row) -> dict[str, Any]:

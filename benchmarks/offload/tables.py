@@ -128,10 +128,10 @@ def page(matrix: Matrix, rows: Sequence[Row], pictures: Mapping[str, str], comma
     refused = Counter(r.status for r in rows if r.status != "planned")
     parts = [f"""# Evaluation of the planner
 
-Made by `{command}` from `benchmarks/offload/matrix.toml` (edition {matrix.edition}), which was fixed before any of
-its rows was run; nothing on this page is written by hand. {len(rows):,} rows, {len(planned):,} of them planned. **All
-figures are `predicted`** by the models of `cora nics`, bands are P10 to P90 of their parameter box; nothing here ran
-on a card.
+Made by `{command}` from `benchmarks/offload/matrix.toml`
+(edition {matrix.edition}), which was fixed before any of its rows was run; nothing on this page is written by hand.
+{len(rows):,} rows, {len(planned):,} of them planned. **All figures are `predicted`** by the models of `cora nics`,
+bands are P10 to P90 of their parameter box; nothing here ran on a card.
 
 A simple placement is one of `host-only`, `traffic-only`, `state-only`, `greedy` (docs/plan.md), under the same model.
 """, _published(matrix, planned), _by_program(matrix, planned), _limits(planned)]
@@ -177,7 +177,8 @@ def _by_program(matrix: Matrix, planned: Sequence[Row]) -> str:
     header = ("program", "NIC", "host work saved against host-only", "against the best simple placement",
               "throughput against host-only", "against the best simple placement", "largest gap to the bound",
               "rows that split a state")
-    return "## By program\nMedian and most over the traffics and requests.\n\n" + markdown(header, lines)
+    return (f"## By program\nMedian and most over the traffics and requests; {NONE} where the simple placement leaves\n"
+            "no work to the host either.\n\n" + markdown(header, lines))
 
 
 def _split(rows: Sequence[Row]) -> str:
