@@ -19,6 +19,7 @@ from cora.models import calibration
 ROOT = Path(__file__).resolve().parents[2]
 NAT = str(ROOT / "examples" / "nat.nf")
 OFFICE = str(ROOT / "examples" / "captures" / "office.pcap")
+PLANNED = ("--trace", OFFICE, "--nic", "agilio-cx", "--rate", "1Mpps")
 MAP = ["--port-map", "inside=10.0.0.0/24,2001:db8:1::/64", "--captured-at", "inside"]
 
 
@@ -253,6 +254,22 @@ BAD_INPUT: list[tuple[list[str], list[str]]] = [
     (["plan", NAT, "--trace", OFFICE, "--nic", "agilio-cx", "--rate", "900Mpps"], ["E403"]),
     (["plan", NAT, "--profile", NAT, "--nic", "agilio-cx", "--rate", "1Mpps"], ["E301"]),
     (["plan", NAT, "--trace", OFFICE, "--nic", "agilio-cx", "--rate", "1Mpps", "--solver", "abacus"], ["abacus"]),
+    (["plan", NAT, *PLANNED, "--pin", "conns"], ["E701", "--pin", "STATE=PLACE"]),
+    (["plan", NAT, *PLANNED, "--pin", "table=nic"], ["E701", "table", "conns"]),
+    (["plan", NAT, *PLANNED, "--forbid", "conns=arm"], ["E701", "no place 'arm'", "nic, host"]),
+    (["plan", NAT, *PLANNED, "--pin", "conns=nic/dram"], ["E701", "no memory 'dram'", "emem"]),
+    (["plan", NAT, *PLANNED, "--pin", "conns=nic", "--pin", "conns=host"], ["E701", "conns=nic", "conns=host"]),
+    (["plan", NAT, *PLANNED, "--pin", "conns=nic", "--forbid", "conns=nic"], ["E701", "--pin conns=nic", "--forbid"]),
+    (["plan", NAT, *PLANNED, "--pin", "conns=nic/cls"], ["E403", "cannot be pinned to nic/cls", "needs 3.785 MB"]),
+    (["plan", NAT, *PLANNED, "--max-latency", "soon"], ["E701", "--max-latency"]),
+    (["plan", NAT, *PLANNED, "--max-latency", "0us"], ["E701", "no time at all"]),
+    (["plan", NAT, *PLANNED, "--max-latency", "1us"], ["E403", "the least for the mean packet is", "--max-latency"]),
+    (["plan", NAT, *PLANNED, "--max-nic-memory", "much"], ["E701", "--max-nic-memory"]),
+    (["plan", NAT, *PLANNED, "--headroom", "100%"], ["E701", "--headroom"]),
+    (["plan", NAT, *PLANNED, "--window", "99"], ["E701", "P99"]),
+    (["plan", NAT, *PLANNED, "--window", "P42"], ["E701", "P99"]),
+    (["plan", NAT, *PLANNED, "--search", "slow"], ["E701", "exact or fast"]),
+    (["plan", NAT, *PLANNED, "--warm", "missing.json"], ["E501", "missing.json"]),
     (["traffic", "--flows", "-3", "-o", "x.pcap"], ["E205", "flows"]),
     (["traffic", "--rate", "fast", "-o", "x.pcap"], ["E205", "rate"]),
     (["nics", "agilio"], ["E402", "agilio-cx"]),
