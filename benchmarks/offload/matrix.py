@@ -77,7 +77,8 @@ class Matrix:
     def middle(self) -> Traffic:
         """The traffic in the middle of the factorial, around which the slices lie."""
         factorial = [t for t in self.traffics if t.axis == "factorial"]
-        return factorial[len(factorial) // 2]
+        zipfs, churns = (list(dict.fromkeys(getattr(t, axis) for t in factorial)) for axis in ("zipf", "churn"))
+        return next(t for t in factorial if (t.zipf, t.churn) == (zipfs[len(zipfs) // 2], churns[len(churns) // 2]))
 
 
 def load(file: Path = FILE, *, subset: bool = False) -> Matrix:

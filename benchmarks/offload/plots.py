@@ -9,7 +9,7 @@ from html import escape
 from matrix import Matrix
 from rows import Row
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 360, 70, 170, 40, 60
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 820, 360, 70, 220, 40, 60
 COLOURS = ("#1b6ca8", "#d1495b", "#2e933c", "#edae49", "#6c4f9e", "#4f5d75")
 DASHES = ("", "6 4")
 
@@ -53,7 +53,7 @@ def chart(title: str, ticks: Sequence[tuple[float, str]], x_name: str, y_name: s
     for value, text in lines:
         x, y = at(0, value)
         out.append(f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}" stroke="#333" '
-                   f'stroke-dasharray="2 3"/><text x="{WIDTH - RIGHT + 4}" y="{y + 4:.1f}">{escape(text)}</text>')
+                   f'stroke-dasharray="2 3"/><text x="{x + 6:.1f}" y="{y - 4:.1f}" fill="#333">{escape(text)}</text>')
     out += [_drawn(s, at) for s in series]
     for i, s in enumerate(series):
         y = TOP + 14 + 16 * i

@@ -197,7 +197,8 @@ class Highs(Session):
             given.col_value = list(start)
             highs.setSolution(given)
         highs.run()
-        if highs.getModelStatus() in (names.HighsModelStatus.kUnknown, names.HighsModelStatus.kSolveError):
+        unclear = (names.HighsModelStatus.kUnknown, names.HighsModelStatus.kNotset, names.HighsModelStatus.kSolveError)
+        if highs.getModelStatus() in unclear:
             highs.clearSolver()  # a basis from before may be what it stumbled over
             highs.run()
         if highs.getModelStatus() == names.HighsModelStatus.kSolveError:
