@@ -11,7 +11,7 @@ from cora.analysis.parts import PlacedNode, split_of
 from cora.analysis.prefixes import FOUND, Piece, lent_outcome, pieces_of, second_look, terminal_outcome
 from cora.errors import CoraError, Kind, fail
 from cora.ir.hashing import program_hash
-from cora.ir.nodes import MapState, MeterState, Program, successors
+from cora.ir.nodes import Lookup, MapState, MeterState, Police, Program, successors
 from cora.ir.parts import Lending, Role, Split
 from cora.partition.copies import copied_states
 from cora.plan.document import BlockPlacement, Plan, StatePlacement
@@ -130,8 +130,10 @@ class _Reader:
         if not row.piece.last:
             yield "next", (label, part + 1, history, via, True)
             return
-        for outcome, target in successors(row.piece.block.terminator):
-            for said in dict.fromkeys((outcome, lent_outcome(row.piece.block.terminator, outcome))):
+        end = row.piece.block.terminator
+        for outcome, target in successors(end):
+            found = isinstance(end, Lookup | Police) and outcome in FOUND
+            for said in (outcome, lent_outcome(end, outcome)) if found else (outcome,):
                 key = self.told_apart(row, said, target, True)
                 if key in self.number:
                     yield said, key
