@@ -217,7 +217,7 @@ class Chooser:
         if variant == WHOLE:
             return self.whole
         return next((c for c in self.others if c.instance.variant.returns == variant.returns
-                     and (c.split is variant.split or _alike(c.split, variant.split))), None)
+                     and (c.split is variant.split or alike(c.split, variant.split))), None)
 
     def optimiser_of(self, cases: Sequence[Case], problems: Sequence[Problem],
                      known: Sequence[tuple[int, Assignment]] = (),
@@ -330,7 +330,7 @@ class Chooser:
         return low
 
 
-def _alike(one: Split | None, other: Split | None) -> bool:
+def alike(one: Split | None, other: Split | None) -> bool:
     """Whether two splits lend the same in the same way."""
     if one is None or other is None:
         return one is other

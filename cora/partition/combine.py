@@ -135,6 +135,12 @@ def split(tenants: Sequence[Tenant], assignment: Assignment) -> list[Assignment]
     return found
 
 
+def joined(parts: Sequence[Assignment]) -> Assignment:
+    """The assignment of the combined problem that consists of these of the tenants."""
+    return Assignment(tuple(p for part in parts for p in part.places), tuple(o for part in parts for o in part.whole),
+                      tuple(c for part in parts for c in part.copies))
+
+
 def exact_norm_power(tenants: Sequence[Tenant], parts: Sequence[Assignment], cores: int) -> Fraction | None:
     """sum_r (sum_i X_i D_ir / R_ir)^s of all tenants at their own rates as a rational, from their own problems.
 

@@ -58,20 +58,20 @@ def plan(program: Program, profile: Profile, target: Target, *, rate_pps: float 
     request = Request(rate, line_bps, cores, solver, float(time_limit), search, tuple(pins), tuple(forbids),
                       None if max_latency_ns is None else float(max_latency_ns), max_nic_memory, float(headroom),
                       None if window is None else float(window))
-    return _Planner(program, profile, target, request, warm, pareto).plan()
+    return Planner(program, profile, target, request, warm, pareto).plan()
 
 
-def plan_with(profile: Profile, request: Request, placement: Placement) -> Plan:
+def plan_with(profile: Profile, request: Request, placement: Placement, why: str) -> Plan:
     """The plan document of a placement that was chosen otherwise than as the best: exact check, bands and all.
 
-    ``profile``: the one that was given; the placement's instance is made from it.
+    ``profile``: the one that was given; the placement's instance is made from it. ``why``: why it was chosen.
 
     Raises:
         CoraError: as `plan`; `Kind.NO_PLAN` when it does not carry the asked rate.
     """
     instance = placement.instance
-    planner = _Planner(instance.program, profile, instance.target, request)
-    return planner.given(placement)
+    planner = Planner(instance.program, profile, instance.target, request)
+    return planner.given(placement, why)
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def outcome(program: Program, profile: Profile, target: Target, request: Request
     Raises:
         CoraError: as `plan`.
     """
-    planner = _Planner(program, profile, target, request)
+    planner = Planner(program, profile, target, request)
     chosen = planner.chosen()
     placement, cores = chosen.placement, chosen.cores
     reached = placement.throughput(cores)
@@ -274,7 +274,9 @@ def check_request(rate: float | None, cores: int | None, solver: str, time_limit
                    where="--time-limit")
 
 
-class _Planner:
+class Planner:
+    """One request for one program on one target."""
+
     def __init__(self, program: Program, profile: Profile, target: Target, request: Request,
                  warm: Plan | None = None, front: bool = False) -> None:
         check_profile(program, profile)
@@ -316,7 +318,7 @@ class _Planner:
     def plan(self) -> Plan:
         return self.finished(self.chosen())
 
-    def given(self, placement: Placement) -> Plan:
+    def given(self, placement: Placement, why: str) -> Plan:
         """The plan of a placement at hand, with as few cores as the request allows."""
         aim = self.asked.aim
         cores = aim.most if aim.rate is None else placement.cores_needed(aim.rate, aim.most, aim.room)
@@ -324,7 +326,7 @@ class _Planner:
             raise refusing.no_plan(self.chooser, self.request.line_bps)
         self.chooser.unsplit = None
         case = Case(self.prices, placement.instance.variant, self.asked)
-        return self.finished(Chosen(case, placement, cores, False), "taken because it is least to regret")
+        return self.finished(Chosen(case, placement, cores, False), why)
 
     def finished(self, chosen: Chosen, why: str = "") -> Plan:
         """The checked document of what was chosen; ``why``: where it was not taken as the best."""

@@ -131,7 +131,7 @@ def least_regret(plan: Plan, program: Program, profile: Profile, target: Target)
     name = found.report.least_regret
     if name == found.report.rivals[0].name:
         return plan
-    return plan_with(profile, plan.request, found.placements[name])
+    return plan_with(profile, plan.request, found.placements[name], "taken because it is least to regret")
 
 
 class _Judge:

@@ -15,7 +15,7 @@ from cora.ir.nodes import State, successors
 from cora.models.latency import latency
 from cora.partition import refusing
 from cora.partition.baselines import Aim
-from cora.partition.choosing import Chooser, Chosen
+from cora.partition.choosing import Chooser, Chosen, alike
 from cora.partition.copies import copied_states
 from cora.partition.costs import costs_of
 from cora.partition.digests import model_digest
@@ -436,7 +436,7 @@ class Teller:
             ways.setdefault((split.components, split.near, split.owner, split.mode), []).append((number, split))
         for found in ways.values():
             first = found[0][1]
-            chosen = next((i for i, (_, split) in enumerate(found) if split is self.split), None)
+            chosen = next((i for i, (_, split) in enumerate(found) if alike(split, self.split)), None)
             yield Steering(first.components, self.name(first.near), self.name(first.owner), first.mode,
                            tuple(self.keys(first)), tuple(sorted(first.anchors)),
                            tuple(self.point(*pair) for pair in found), chosen)

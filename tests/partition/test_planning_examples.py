@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -91,3 +93,34 @@ def test_whole_numbers_in_a_request_are_read_back() -> None:
     program, profile = case("policer")
     made = plan(program, profile, get("host"), cores=2, time_limit=20, headroom=0, max_latency_ns=10**9)
     assert plan_from_json(made.to_json()) == made
+
+
+@lru_cache(maxsize=2)
+def long_flows(nf: str) -> tuple[Program, Profile]:
+    """Traffic of few, long flows."""
+    program = cora.load(ROOT / "examples" / f"{nf}.nf")
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder) / "long.pcap"
+        cora.traffic({"packets": "20000", "flows": "200"}, trace)
+        return program, cora.profile(program, trace, captured_at="inside")
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("nic", ["agilio-cx", "bluefield2"])
+def test_flows_are_lent_where_the_card_is_too_small_for_the_table(nic: str) -> None:
+    program, profile = long_flows("nat")
+    target = get(nic, host_model="published")
+    made = plan(program, profile, target, rate_pps=5e6, max_nic_memory=200_000)
+    verify_plan(made, program, profile, target)
+    conns = made.state("conns")
+    assert conns.decision == "split" and conns.place == "host"
+    assert conns.lent is not None and conns.lent.share > 0.5
+    assert made.state("translated_out").decision == "partial"
+    others = {a.name: a for a in made.alternatives}
+    assert (others["no split"].host_work or 0) > 1.5 * (made.figure("host work").value or 0)
+    assert plan_from_json(made.to_json()) == made
+    assert "of packets find their entry lent" in summary(made)
+    again = plan(program, profile, target, rate_pps=5e6, max_nic_memory=200_000)
+    assert replace(again, evidence=made.evidence) == made
+    # The parts of the plan do what the program does.
+    assert cora.verify(made, program, packets=1000, seeds=1).equal
