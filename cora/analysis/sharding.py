@@ -402,16 +402,17 @@ class Analysis:
         return any(isinstance(copyable(self.program, s), Reason) for s in component.states)
 
     def _conflict(self, component: Component) -> Reason | None:
-        """Another component that packets use after a hit in this one and also, on other ways, before it."""
+        """Another component that packets use after a hit in this one and also, on this or another way, before it."""
         for label in component.anchors:
             site = component.sites[label]
             targets = [t for o, t in successors(site.node) if o not in ("miss", "full")]
             for other in sorted(self._used(targets) - {component.name}):
                 if self._leads_to(other, component.name):
                     return Reason(
-                        f"packets use '{component.name}' before '{other}' (from line {site.node.span.line}) and, on "
-                        f"other ways, '{other}' before '{component.name}': with '{component.name}' split, two packets "
-                        "could each be ahead of the other; use them in the same order everywhere", site.node.span)
+                        f"packets use '{component.name}' before '{other}' (from line {site.node.span.line}) and "
+                        f"'{other}' before '{component.name}', on this or another way: with '{component.name}' split, "
+                        "two packets could each be ahead of the other; use them in the same order everywhere",
+                        site.node.span)
         return None
 
     def _leads_to(self, start: str, end: str) -> bool:

@@ -112,4 +112,7 @@ def _faster(questions: Questions, resource: Resource, factor: float, what: str) 
 def _roomier(questions: Questions, place: str, tier: Tier) -> More:
     more = MEGABYTE if tier.unit == "bytes" else max(1, tier.capacity // 10)
     target = varied(questions.subject.target, room={(place, tier.name): more})
-    return More(f"{scaled(more, tier.unit)} more {tier.name}", tier.name, place, questions.gain(target=target))
+    # A memory counted in what it is named after (rules, counters, meters) needs no second name.
+    named = tier.unit == tier.name
+    what = scaled(more, f"more {tier.unit}") if named else f"{scaled(more, tier.unit)} more {tier.name}"
+    return More(what, tier.name, place, questions.gain(target=target))

@@ -56,7 +56,7 @@ def binding(plan: Plan) -> list[str]:
     for i, r in enumerate(watched(plan)):
         role = "" if i else "the binding resource; the plan ends at " + mpps(plan.throughput_pps) + "; "
         lines.append(f"  {r.name} at {r.place}: {percent(r.utilisation)} used at the planned rate; {role}"
-                     f"a packet takes {used(r.per_packet, r.unit)} of {available(r.name, r.rate, r.unit)}")
+                     f"a packet takes {used(r.per_packet, r.unit)}, available: {available(r.name, r.rate, r.unit)}")
         lines += [f"    {line}" for line in _users(plan, r)]
     return lines
 

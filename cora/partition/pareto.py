@@ -20,8 +20,8 @@ from cora.partition.problem import Assignment, Ceiling, Problem
 # Throughputs at which the least latency is looked for, as shares of the most; memories as shares of what is used then.
 _SHARES = (0.95, 0.75, 0.5)
 _MEMORIES = (0.75, 0.5, 0.25, 0.0)
-# Differences below this are none.
-_SAME = 1e-4
+# Differences below this are none, as among the other placements of a plan: a front's rows would read alike.
+_SAME = 1e-3
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Point:
     proven: bool
 
     def beats(self, other: Point) -> bool:
-        """At least as good in every respect and better in one, differences below 0.01 % being none."""
+        """At least as good in every respect and better in one, differences below 0.1 % being none."""
         mine = (self.cores, -self.throughput, self.latency, self.memory)
         others = (other.cores, -other.throughput, other.latency, other.memory)
         slack = [_SAME * abs(o) if o not in (float("inf"), float("-inf")) else 0.0 for o in others]

@@ -283,7 +283,7 @@ def explain(plan: Plan, state: str) -> str:
     """
     s = _known(plan, state)
     source = f"{s.source}: {s.source.text}".rstrip(": ")
-    lines = [f"{s.name} ({s.kind}) is kept at {s.place}, in {s.tier}.", f"  declared at {source}",
+    lines = [f"{s.name} ({s.kind}) {_kept(s)}.", f"  declared at {source}",
              f"  takes {s.amount:,} {s.unit} there; {s.entries:,} entries of {s.entry_bytes} bytes at most in this "
              f"traffic, {s.working_set_bytes:,} bytes used within a window",
              f"  {_accesses(s)}; the most used entry gets {percent(s.hottest)} of the accesses",
@@ -294,6 +294,17 @@ def explain(plan: Plan, state: str) -> str:
         lines.append("  this target has one place only")
     lines += ["", "What would change it:", *(f"  {line}" for line in _levers(plan, s))]
     return "\n".join(lines) + "\n"
+
+
+def _kept(s: StatePlacement) -> str:
+    """Where a state is, in words: whole, its copies, or its owner and what is lent."""
+    if len(s.copies) > 1:
+        return f"has a copy at each place that uses it: {_where(s)}"
+    if s.lent is None:
+        return f"is kept at {s.place}, in {s.tier}"
+    return (f"is split: its owner is {s.place}, in {s.tier}; at most {s.lent.entries:,} entries at once are lent to "
+            f"{s.lent.place}, in {s.lent.tier}, each after {used(s.lent.threshold, 'packet')} of its flow "
+            f"({s.lent.amount:,} {s.lent.unit}); {percent(s.lent.share)} of packets find theirs there")
 
 
 # Kinds of access: one, more than one.

@@ -214,7 +214,7 @@ def resources(plan: Plan) -> Markup:
                             style=f"width:{min(100 * r.utilisation, 100):.3f}%"), class_="track",
                 role="img", aria_label=f"{r.name} is {percent(r.utilisation)} used"),
             tag("span", percent(r.utilisation), class_="value"),
-            tag("span", f"at {r.place}: a packet takes {used(r.per_packet, r.unit)} of "
+            tag("span", f"at {r.place}: a packet takes {used(r.per_packet, r.unit)}, available: "
                         f"{available(r.name, r.rate, r.unit)}", class_="why"),
             class_="use binds" if binds else "use"))
     idle = [r.name for r in plan.resources if not r.per_packet]

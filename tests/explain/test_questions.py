@@ -62,6 +62,12 @@ def test_more_memory_lets_a_table_into_the_faster_one() -> None:
     assert "1 MB more slow" not in found and "1 MB more dram" not in found
 
 
+def test_memories_counted_in_what_they_are_named_after_are_named_once() -> None:
+    tiers = {**FakeTarget.tiers, "nic": (Tier("rules", 50, "rules"), Tier("slow", 10_000))}
+    target = target_of({"access_rules": FIGURES["access_fast"]}, tiers=tiers)
+    assert "5 more rules" in [m.what for m in sensitivity.sensitivity(Questions(asked(target, cores=0)))]
+
+
 def test_fewer_cores_are_told_where_a_rate_was_asked_for() -> None:
     subject = asked(target_of(), rate=18e6)
     assert subject.plan.cores >= 1

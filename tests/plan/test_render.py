@@ -13,7 +13,7 @@ from planning_fakes import nat_like, nat_profile, target_of
 
 from cora.errors import CoraError, Kind
 from cora.partition import plan
-from cora.plan.document import Plan, RefusedAt
+from cora.plan.document import Copy, Lent, Plan, RefusedAt
 from cora.plan.quantities import mpps
 from cora.plan.render import diff, differences, explain, explained, headline, render, summary
 
@@ -38,6 +38,23 @@ def test_explanations(golden: Callable[[str, str], None]) -> None:
     golden("explain-conns.txt", explain(made(2), "conns"))
     golden("explain-hits.txt", explain(made(None, 5e6), "hits"))
     golden("explain-refused.txt", explain(made(2, None, frozenset({("peers", "nic")})), "conns"))
+
+
+def test_a_split_state_is_told_with_its_owner_and_what_is_lent() -> None:
+    found = made(2)
+    lent = Lent("nic", "fast", 1024, 2, 8192, "bytes", "resume", 0.625, 0.01, 0.001)
+    split = replace(found, states=tuple(replace(s, lent=lent, place="host", tier="dram", copies=())
+                                        if s.name == "conns" else s for s in found.states))
+    first = explain(split, "conns").splitlines()[0]
+    assert "its owner is host, in dram; at most 1,024 entries at once are lent to nic, in fast" in first
+    assert "each after 2 packets of its flow (8,192 bytes); 62.5 % of packets" in first
+
+
+def test_a_copied_state_is_told_with_all_its_places() -> None:
+    found = made(2)
+    copies = (Copy("nic", "fast", 16, "bytes"), Copy("host", "dram", 16, "bytes"))
+    copied = replace(found, states=tuple(replace(s, copies=copies) if s.name == "hits" else s for s in found.states))
+    assert "has a copy at each place that uses it: nic/fast + host/dram" in explain(copied, "hits").splitlines()[0]
 
 
 def test_no_colour_and_no_escape_in_a_pipe() -> None:
