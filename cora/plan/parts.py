@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cora.analysis.accesses import components_of
 from cora.analysis.parts import PlacedNode, split_of
 from cora.analysis.prefixes import FOUND, Piece, lent_outcome, pieces_of, second_look, terminal_outcome
 from cora.errors import CoraError, Kind, fail
 from cora.ir.hashing import program_hash
-from cora.ir.nodes import Lookup, MapState, MeterState, Police, Program, successors
+from cora.ir.nodes import Jump, Lookup, MapState, MeterState, Police, Program, successors
 from cora.ir.parts import Lending, Role, Split
 from cora.partition.copies import copied_states
 from cora.plan.document import BlockPlacement, Plan, StatePlacement
@@ -72,13 +72,23 @@ class _Reader:
         entry: _Key = (self.program.blocks[0].label, 0, (), "", self.restarts)
         if self.number.get(entry) != 0:
             raise self.bad("packets have no block to enter at")
-        nodes = [self.node(row) for row in self.rows]
+        nodes = self.behind_the_wire([self.node(row) for row in self.rows])
         states = {s.name for s in self.plan.states}
         if states != {s.name for s in self.program.states}:
             raise self.bad("its states are not those of the program")
         roles = {s.name: dict(self.roles(s)) for s in self.plan.states}
         lendings = [item for s in self.plan.states if (item := self.lending(s)) is not None]
         return split_of(self.program, self.plan.places, nodes, roles, lendings)
+
+    @staticmethod
+    def behind_the_wire(nodes: list[PlacedNode]) -> list[PlacedNode]:
+        """The nodes, entered at the wire: a place there that runs nothing of the program passes packets on."""
+        first = nodes[0]
+        if first.place == 0:
+            return nodes
+        door = replace(first.block, instructions=(), terminator=Jump(first.block.label, (), first.block.span))
+        return [PlacedNode(door, 0, False, 0, (("next", 1),)),
+                *(replace(n, edges=tuple((outcome, target + 1) for outcome, target in n.edges)) for n in nodes)]
 
     def bad(self, message: str) -> CoraError:
         return fail(Kind.BAD_PLAN, f"the plan cannot be run: {message}", span=self.program.span,

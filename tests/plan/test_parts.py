@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import cora
 from cora.frontends.nf import loads
 from cora.ir.passes.pipeline import STANDARD, run_pipeline
+from cora.plan.parts import parts_of
 
 pytestmark = pytest.mark.needs("gcc")
 
@@ -30,6 +32,9 @@ JOINED = """nf joined {
   on outside(p: eth/ipv4/(tcp|udp)) { forward inside; }
 }"""
 
+# Which entry was used longest ago is known to one place only, so that this is never split.
+WHOLE = JOINED.replace("full reject; order weak", "full evict_lru; exact")
+
 
 def test_rules_that_pass_a_jump_run(tmp_path: Path) -> None:
     program = run_pipeline(loads(JOINED, "joined.nf"), STANDARD)
@@ -41,3 +46,17 @@ def test_rules_that_pass_a_jump_run(tmp_path: Path) -> None:
     found = cora.verify(plan, program, [capture], seeds=2, packets=2000)
     assert found.difference is None
     assert found.statistics.fast > 0 and found.statistics.recalled > 0
+
+
+@pytest.mark.parametrize(("place", "passing"), [("host", 2), ("arm", 1)])
+def test_a_plan_that_runs_nothing_at_the_wire_runs(tmp_path: Path, place: str, passing: int) -> None:
+    program = run_pipeline(loads(WHOLE, "whole.nf"), STANDARD)
+    capture = tmp_path / "made.pcap"
+    cora.traffic({"packets": "2k", "flows": "50"}, capture)
+    made = cora.plan(program, cora.profile(program, capture), "bluefield2", cores=2, pin=[f"seen={place}"])
+    moved = replace(made, blocks=tuple(replace(b, place=place) for b in made.blocks), states=tuple(
+        replace(s, place=place, tier="dram", decision="whole", copies=()) for s in made.states))
+    split = parts_of(moved, program)
+    assert [bool(p.program.blocks) for p in split.parts].index(True) == 0
+    assert len(split.parts[passing].program.blocks) > 5 > len(split.parts[0].program.blocks)
+    assert cora.verify(moved, program, [capture], seeds=2, packets=500).difference is None
