@@ -1,6 +1,6 @@
 """Plans the examples on every card in every form and verifies each plan; a long run, not a test.
 
-    python benchmarks/verify_plans.py [--packets 60k] [--seeds 2] [--only firewall,bluefield2,cores=1]
+    python benchmarks/verify_plans.py [--packets 80k] [--seeds 2] [--only firewall,bluefield2,cores=1]
 
 Each example is taken as it is and with ``order weak``; the traffic is synthetic. A plan must verify equal. What the
 planner refuses is counted with its message, and so is what `cora verify` refuses, which makes the exit code 1 as a
@@ -22,6 +22,7 @@ from typing import Any
 import cora
 from cora.errors import CoraError
 from cora.ir.nodes import Program
+from cora.models import registry
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 FORMS: dict[str, dict[str, Any]] = {
@@ -70,7 +71,7 @@ def cases(folder: Path, capture: Path) -> Iterator[Case]:
         program = cora.load(path)
         side = program.ports[0].name
         profile = cora.profile(program, capture, captured_at=side)
-        for nic in cora.nics():
+        for nic in registry.names():
             for form in FORMS:
                 yield Case(name, program, profile, capture, side, nic, form)
 
@@ -81,7 +82,8 @@ def request(case: Case) -> dict[str, Any]:
     where = arguments.get("pin")
     if where is not None:
         places = cora.plan(case.program, case.profile, case.nic, cores=4).places
-        state = max(case.profile.states, key=lambda s: sum(h + m for h, m in s.lookups.values())).name
+        used = {name: sum(h + m for h, m in s.lookups.values()) for name, s in case.profile.states.items()}
+        state = max(used, key=lambda name: used[name])
         arguments["pin"] = [f"{state}={places[-1] if where == 'host' else places[0]}"]
     return arguments
 
@@ -89,7 +91,8 @@ def request(case: Case) -> dict[str, Any]:
 def outcome(case: Case, seeds: int) -> tuple[str, str]:
     """What became of it: equal, DIFFERENT, not planned, NOT RUN; and why, or what was lent."""
     try:
-        plan = cora.plan(case.program, case.profile, case.nic, **request(case))
+        arguments = request(case)
+        plan = cora.plan(case.program, case.profile, case.nic, **arguments)
     except CoraError as error:
         return "not planned", str(error).splitlines()[0]
     try:
@@ -106,7 +109,7 @@ def outcome(case: Case, seeds: int) -> tuple[str, str]:
 def main() -> None:
     """Run all cases; the exit code is 1 when one differed or could not be run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--packets", default="60k")
+    parser.add_argument("--packets", default="80k")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--only", default="", help="words of which all must stand in a case's line")
     arguments = parser.parse_args()

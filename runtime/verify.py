@@ -21,7 +21,7 @@ import numpy as np
 from cora.emit.part import emit_split
 from cora.engine.native import NativeEngine, Records
 from cora.engine.results import Dropped, Event, Options, Output, RunSummary, StateDump, first_difference
-from cora.engine.split import SplitEngine, StandStill, Statistics
+from cora.engine.split import PROMPT, SplitEngine, StandStill, Statistics
 from cora.errors import Kind, fail
 from cora.ir.nodes import MapState, MeterState, Program
 from cora.ir.parts import Split
@@ -42,7 +42,7 @@ _TRACED = 50_000
 
 @dataclass(frozen=True)
 class Difference:
-    """The first thing in which a split run was not the unsplit program.
+    """The first thing in which a split run was not the unsplit program, under schedule ``seed`` (-1: the prompt one).
 
     ``packet``: its number in the traffic, None where it is about totals, state or order. ``lines``: where the unsplit
     program's way of that packet ended, as far as it is known.
@@ -59,13 +59,18 @@ class Difference:
 
 @dataclass(frozen=True)
 class Compared:
-    """Traffic that was compared: its packets, under how many seeds, what happened between the places in all runs."""
+    """Traffic that was compared: its packets, under how many seeds, what happened between the places in all runs.
+
+    ``prompt``: what happened under one more schedule, in which no packet comes while another one or a message is on its
+    way, as the admission simulation of a profile has it; None where nothing is lent or time was up.
+    """
 
     source: str
     packets: int
     seeds: int
     statistics: Statistics
     seconds: float
+    prompt: Statistics | None = None
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,7 @@ class Verification:
         uncovered: outcomes ``block: outcome`` of the program that the covering packets do not take, with their lines.
         coverage: share of the outcomes they take. digest: of the parts and the traffic.
         stopped: the time limit came before everything was compared.
+        made: of ``compared`` so many, the last ones, are of packets made here and not of captures.
     """
 
     compared: tuple[Compared, ...]
@@ -86,6 +92,7 @@ class Verification:
     digest: str
     stopped: bool
     warnings: tuple[str, ...] = ()
+    made: int = 0
 
     @property
     def equal(self) -> bool:
@@ -152,7 +159,7 @@ def verify(split: Split, traffic: Sequence[Traffic], *, seeds: int = DEFAULT_SEE
     run.digest.update("\n".join(text for _, text in sorted(emit_split(split).items())).encode(
         "utf-8", "surrogateescape"))
     return Verification(tuple(run.compared), run.difference, uncovered, coverage, run.digest.hexdigest(), run.stopped,
-                        tuple(warnings))
+                        tuple(warnings), len(run.compared) - min(len(run.compared), len(traffic)))
 
 
 class _Run:
@@ -175,7 +182,10 @@ class _Run:
         unsplit = self.unsplit(traffic)
         self.digest.update(f"{traffic.name} {traffic.packets} {self.seeds}".encode())
         self.digest.update(unsplit.digests.tobytes())
-        for seed in self.seeds:
+        prompt = None
+        if self.split.lendings and time.monotonic() <= self.until:
+            prompt, self.difference = self.once(traffic, PROMPT, unsplit)
+        for seed in self.seeds if self.difference is None else ():
             if time.monotonic() > self.until:
                 self.stopped = True
                 break
@@ -183,7 +193,8 @@ class _Run:
             total, runs = total.plus(found), runs + 1
             if self.difference is not None:
                 break
-        self.compared.append(Compared(traffic.name, traffic.packets, runs, total, time.monotonic() - started))
+        self.compared.append(Compared(traffic.name, traffic.packets, runs, total, time.monotonic() - started,
+                                      prompt))
 
     def unsplit(self, traffic: Traffic) -> _Unsplit:
         with NativeEngine(self.split.program, self.options) as engine:

@@ -23,7 +23,7 @@ from cora.errors import Kind, fail
 if TYPE_CHECKING:
     from cora.engine.split import Statistics
     from cora.plan.document import Plan
-    from cora.runtime.verify import Difference, Verification
+    from cora.runtime.verify import Compared, Difference, Verification
 
 EXIT_DIFFERENT = 1
 # Of the outcomes that no packet takes so many are printed.
@@ -73,7 +73,7 @@ def command(plan: str, traffic: tuple[str, ...], settings: tuple[str, ...], nf: 
     if as_json:
         print_json(facts(result))
     else:
-        _print(result)
+        _print(result, found)
     if result.difference is not None:
         raise click.exceptions.Exit(EXIT_DIFFERENT)
     if output is not None:
@@ -110,11 +110,13 @@ def facts(result: Verification) -> dict[str, Any]:
             "difference": None if result.difference is None else asdict(result.difference)}
 
 
-def _print(result: Verification) -> None:
-    for item in result.compared:
+def _print(result: Verification, plan: Plan) -> None:
+    for number, item in enumerate(result.compared):
         click.echo(f"{item.source}: {plural(item.packets, 'packet', 'packets')}, "
                    f"{plural(item.seeds, 'schedule', 'schedules')}, {item.seconds:.1f} s")
         for line in _told(item.statistics):
+            click.echo(f"  {line}")
+        for line in _prompt(item, plan, predicted=number < len(result.compared) - result.made):
             click.echo(f"  {line}")
     if result.stopped:
         note("warning: the time limit came before everything was compared")
@@ -127,6 +129,22 @@ def _print(result: Verification) -> None:
         click.echo("equal: what leaves, what is dropped, totals, state, and the order within flows")
         return
     _print_difference(result.difference)
+
+
+def _prompt(item: Compared, plan: Plan, *, predicted: bool) -> list[str]:
+    """The prompt schedule, on captures beside what the plan predicts of it."""
+    if item.prompt is None:
+        return []
+    found, most = item.prompt, max(item.packets, 1)
+    lent = {s.lent.place: s.lent for s in plan.states if s.lent is not None}
+    measured = (found.fast / most, (found.lent - found.refused) / most, found.recalled / most)
+    lines = [f"every message at once: {100 * measured[0]:.2f} % of the packets on the fast path, {measured[1]:.6f} "
+             f"installs and {measured[2]:.6f} recalls a packet"]
+    if predicted and len(lent) == 1:
+        (said,) = lent.values()
+        lines.append(f"     the plan predicts {100 * said.share:.2f} %, {said.installs_per_packet:.6f} and "
+                     f"{said.recalls_per_packet:.6f} for its own traffic")
+    return lines
 
 
 def _told(total: Statistics) -> list[str]:
@@ -148,7 +166,8 @@ def _told(total: Statistics) -> list[str]:
 
 def _print_difference(found: Difference) -> None:
     where = "" if found.packet is None else f", packet {found.packet}"
-    click.echo(f"DIFFERENT: {found.what} ({found.source}{where}, schedule {found.seed})")
+    schedule = "every message at once" if found.seed < 0 else f"schedule {found.seed}"
+    click.echo(f"DIFFERENT: {found.what} ({found.source}{where}, {schedule})")
     click.echo(f"  split:   {found.split}")
     if found.unsplit:
         click.echo(f"  unsplit: {found.unsplit}")

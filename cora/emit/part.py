@@ -143,8 +143,8 @@ def _interface(split: Split, host: PartProgram) -> Lines:
                    owned, "return {t}_deadline(E, at);", "return 0;")
     out += _chosen("bool cora_split_live(const struct cora_engine *E, uint32_t c, uint32_t at)",
                    owned, "return E->{t}.entries[at].live;", "return false;")
-    out += _chosen("uint64_t cora_split_idle(const struct cora_engine *E, uint32_t c, uint32_t at, uint64_t now)",
-                   owned, "return now > E->{t}.entries[at].last ? now - E->{t}.entries[at].last : 0;", "return 0;")
+    out += _chosen("void cora_split_recent(struct cora_engine *E, uint32_t c, uint32_t at)",
+                   near, "cora_recency_use(&E->{t}.recency, at); return;", "return;")
     out += _chosen("void cora_split_remove(struct cora_engine *E, uint32_t c, uint32_t at)",
                    owned, "{t}_remove(E, at); return;", "return;")
     out += _chosen("uint32_t cora_split_count(const struct cora_engine *E, uint32_t c)",
@@ -288,6 +288,10 @@ class PartDialect(HostDialect):
 
     def touch(self, node: nodes.Touch) -> Lines:
         table = self._map_of(node.entry)
+        if isinstance(table, OwnerMap) and self.split.lendings[table.number].restart:
+            number = next((i for i, t in enumerate(table.state.timeouts) if t.name == node.timeout), 0)
+            return [*self._changing(table, f"{table.entry(self.use(node.entry))}.timeout != {number}"),
+                    *super().touch(node)]
         if not self.ruled or not isinstance(table, LentMap):
             return super().touch(node)
         number = next((i for i, t in enumerate(table.state.timeouts) if t.name == node.timeout), 0)
@@ -297,10 +301,18 @@ class PartDialect(HostDialect):
 
     def store_entry(self, node: nodes.StoreEntry) -> Lines:
         table = self._map_of(node.entry)
+        if isinstance(table, OwnerMap) and self.split.lendings[table.number].restart:
+            field = f"{table.entry(self.use(node.entry))}.{table.field_names[node.field]}"
+            return [*self._changing(table, f"{field} != {self.use(node.value)}"), *super().store_entry(node)]
         if not self.ruled or not isinstance(table, LentMap):
             return super().store_entry(node)
         field = f"{table.entry(self.use(node.entry))}.{table.field_names[node.field]}"
         return [f"if ({field} != {self.use(node.value)})", f"    {self._leave()}"]
+
+    @staticmethod
+    def _changing(table: OwnerMap, changes: str) -> Lines:
+        """A packet that changes its entry is one that no rule of a decided flow would have served."""
+        return [f"if ({changes})", f"    E->place.owned[{table.number}].unaligned = true;"]
 
     def _leave(self) -> str:
         """Goes to where packets start anew at the next place."""

@@ -47,6 +47,7 @@ STATISTICS = ("fast", "punted", "waited", "lent", "used", "recalled", "asked", "
 FAULTS = ("sound", "no recall", "early removal", "shared writer", "lost count", "overtaking", "expires unasked",
           "stale value", "pool twice", "stale entry", "no update")
 
+PROMPT = -1
 # A plan is verified once, so its parts must be compiled fast.
 _FLAGS = ("-std=gnu11", "-O1")
 _SANITIZE = ("-std=gnu11", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-DCORA_MAIN",
@@ -104,7 +105,7 @@ class SplitEngine:
         """Compile the parts, or find them compiled, and make their tables.
 
         Args:
-            chance: seed of the scheduler.
+            chance: seed of the scheduler; `PROMPT`: no packet comes while another one or a message is on its way.
             fault: one of `FAULTS`, for tests.
 
         Raises:
@@ -115,10 +116,12 @@ class SplitEngine:
         self._library = _library(split, fault, march_native=march_native)
         seed = (ctypes.c_uint64 * 8).from_buffer_copy(os.urandom(64))
         world = self._library.cora_split_create(packed_config(split.program, config or {}), option_bits(options), seed,
-                                                chance)
+                                                max(chance, 0))
         if not world:
             raise fail(Kind.ENGINE_LIMIT, "there is no memory for the tables of the split program",
                        span=split.program.span)
+        if chance == PROMPT:
+            self._library.cora_split_prompt(world)
         self._world: int | None = world
         self._finalizer = weakref.finalize(self, self._library.cora_split_destroy, world)
         self._finished = False
@@ -291,6 +294,7 @@ _P, _SIZE, _U32, _U64 = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint32, ctype
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "cora_split_create": (_P, [ctypes.c_char_p, _U32, _P, _U64]),
     "cora_split_destroy": (None, [_P]),
+    "cora_split_prompt": (None, [_P]),
     "cora_split_output_mode": (None, [_P, _U32]),
     "cora_split_run": (ctypes.c_bool, [_P, _P, _SIZE]),
     "cora_split_finish": (ctypes.c_bool, [_P]),

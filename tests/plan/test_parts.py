@@ -46,6 +46,13 @@ def test_rules_that_pass_a_jump_run(tmp_path: Path) -> None:
     found = cora.verify(plan, program, [capture], seeds=2, packets=2000)
     assert found.difference is None
     assert found.statistics.fast > 0 and found.statistics.recalled > 0
+    # Two accounts of one policy: the parts with every message at once, and the simulation in the profile.
+    first = found.compared[0]
+    assert first.prompt is not None
+    assert first.prompt.fast / first.packets == pytest.approx(lent.share, rel=1e-5)
+    installs = first.prompt.lent - first.prompt.refused
+    assert installs / first.packets == pytest.approx(lent.installs_per_packet, rel=1e-5)
+    assert first.prompt.recalled / first.packets == pytest.approx(lent.recalls_per_packet, rel=1e-5)
 
 
 @pytest.mark.parametrize(("place", "passing"), [("host", 2), ("arm", 1)])

@@ -5,14 +5,16 @@
 #include "split.h"
 #include "table.h"
 
+#define CORA_GAP_UNKNOWN UINT64_MAX /* the flow had one packet */
+
 enum cora_owned_state { CORA_HERE, CORA_OFFERED, CORA_ACTIVE };
 
 /* An entry at its owner. OFFERED: as far as the queue tells, the near place has not used it yet. */
 struct cora_owned_entry {
     uint64_t serial;
     uint64_t used; /* time of the flow's previous packet here */
-    uint64_t gap;  /* and how long after the one before it came */
-    uint32_t seen; /* packets since the entry was made or came back */
+    uint64_t gap;  /* running mean of the time between two packets, or CORA_GAP_UNKNOWN */
+    uint32_t seen; /* packets since the entry was made, came back, or had one that needs the owner */
     uint8_t state;
     bool answered;
 };
@@ -21,6 +23,9 @@ struct cora_owned {
     struct cora_owned_entry *entries; /* by slot of the table; NULL: not owned here */
     uint32_t capacity, lent;
     uint32_t used; /* entry of the packet at hand, CORA_NONE without */
+    bool made;     /* by that packet */
+    bool aligned;  /* some packet needed its entry and no owner; nothing is lent before */
+    bool unaligned; /* it needs the owner, so the fast path would not have served it */
 };
 
 /* An entry at the place it is lent to. */
@@ -28,6 +33,7 @@ struct cora_lent_entry {
     uint64_t serial;
     uint64_t wait;  /* use it when packets before this number are through */
     uint64_t known; /* the deadline its owner knows */
+    uint64_t used, gap; /* as the owner keeps them */
     uint32_t slot;  /* at its owner */
     bool active;
 };

@@ -22,13 +22,30 @@ CORA_VALUE static const uint32_t cora_near_of[] = CORA_NEAR_PLACES, cora_owner_o
 CORA_VALUE static const uint32_t cora_by_rules[] = CORA_BY_RULES; /* the near place runs decided paths only */
 CORA_VALUE static const uint32_t cora_lent_most[] = CORA_LENT_MOST, cora_lent_after[] = CORA_LENT_AFTER;
 
+/* The admission policy's constants; their reasons are in docs/profile.md, "Lending entries". */
+#define CORA_SMOOTHING 8
+#define CORA_SILENCE 16
+#define CORA_PROOF 8
+#define CORA_FASTER 2
+
+/* The flow of an entry had one more packet. */
+static inline void cora_note_gap(uint64_t *used, uint64_t *gap, uint64_t now)
+{
+    uint64_t pause = now > *used ? now - *used : 0;
+    *gap = *gap == CORA_GAP_UNKNOWN ? pause : *gap - *gap / CORA_SMOOTHING + pause / CORA_SMOOTHING;
+    *used = now > *used ? now : *used;
+}
+
 /* --- the owner's side --- */
 
 CORA_COLD void cora_owner_say(struct cora_engine *E, enum cora_message_kind kind, uint32_t c, uint32_t at,
                               uint64_t number)
 {
     struct cora_message message = {.kind = kind, .to = cora_near_of[c], .lending = c, .slot = at,
-                                   .serial = E->place.owned[c].entries[at].serial, .number = number};
+                                   .serial = E->place.owned[c].entries[at].serial, .number = number,
+                                   .used = E->place.owned[c].entries[at].used,
+                                   .gap = E->place.owned[c].entries[at].gap,
+                                   .seen = E->place.owned[c].entries[at].seen};
     if (kind == CORA_LEND || kind == CORA_UPDATE)
         cora_split_row(E, c, at, message.row);
     cora_world_up(E->place.world, CORA_PLACE, &message);
@@ -75,6 +92,10 @@ CORA_SHARED uint32_t cora_owner_found(struct cora_engine *E, uint32_t c, uint32_
     uint8_t state = owned->entries[at].state;
     if (anchored || cora_by_rules[c])
         owned->used = at;
+    else
+        owned->unaligned = true, owned->entries[at].seen = 0;
+    if (state && !anchored)
+        owned->unaligned = true;
     if (CORA_LIKELY(!state) || (state == CORA_OFFERED && anchored) || CORA_FAULT == CORA_NO_RECALL)
         return at;
     cora_owner_recall(E, c, at);
@@ -91,8 +112,9 @@ static inline uint32_t cora_owner_made(struct cora_engine *E, uint32_t c, uint32
 {
     if (at == CORA_NONE)
         return at;
-    E->place.owned[c].entries[at] = (struct cora_owned_entry){.used = E->core.now};
+    E->place.owned[c].entries[at] = (struct cora_owned_entry){.used = E->core.now, .gap = CORA_GAP_UNKNOWN};
     E->place.owned[c].used = at;
+    E->place.owned[c].made = true;
     return at;
 }
 
@@ -141,31 +163,33 @@ static inline void cora_owner_after(struct cora_engine *E, uint32_t c)
 {
     struct cora_owned *owned = &E->place.owned[c];
     uint32_t at = owned->used;
+    bool made = owned->made, counts = made || !owned->unaligned;
     owned->used = CORA_NONE;
+    owned->made = owned->unaligned = false;
     if (at == CORA_NONE || !cora_split_live(E, c, at))
         return;
     struct cora_owned_entry *o = &owned->entries[at];
-    o->gap = E->core.now - o->used;
-    o->used = E->core.now;
+    if (!made)
+        cora_note_gap(&o->used, &o->gap, E->core.now);
     if (o->state) {
         if (CORA_FAULT != CORA_NO_UPDATE)
             cora_owner_say(E, CORA_UPDATE, c, at, 0);
         return;
     }
-    if (++o->seen < cora_lent_after[c])
+    owned->aligned |= counts && !made;
+    o->seen = counts && owned->aligned ? o->seen + 1 : 0;
+    if (!o->seen || o->seen < cora_lent_after[c])
         return;
     o->serial = cora_world_serial(E->place.world);
     o->state = CORA_OFFERED;
-    uint64_t *peak = &cora_world_statistics(E->place.world)[CORA_PEAK];
-    if (++owned->lent > *peak)
-        *peak = owned->lent;
+    owned->lent++;
     cora_count_event(E, CORA_LENT);
-    cora_owner_say(E, CORA_LEND, c, at, o->gap);
+    cora_owner_say(E, CORA_LEND, c, at, 0);
     if (CORA_FAULT == CORA_POOL_TWICE)
         cora_split_leak(E, c, at);
 }
 
-/* RETURNED and ANSWER. */
+/* RETURNED, ANSWER and REFUSAL. */
 CORA_COLD void cora_owner_told(struct cora_engine *E, const struct cora_message *m)
 {
     struct cora_owned_entry *o = &E->place.owned[m->lending].entries[m->slot];
@@ -174,10 +198,16 @@ CORA_COLD void cora_owner_told(struct cora_engine *E, const struct cora_message 
             cora_count_event(E, CORA_STRAY);
         return;
     }
-    if (m->active)
+    if (m->active) {
         cora_split_apply(E, m->lending, m->slot, m->row);
-    if (m->kind == CORA_RETURNED)
+        o->used = m->used;
+        o->gap = m->gap;
+    }
+    uint32_t seen = o->seen;
+    if (m->kind != CORA_ANSWER)
         cora_owner_back(E, m->lending, m->slot);
+    if (m->kind == CORA_REFUSAL)
+        o->seen = seen;
     o->answered = true;
 }
 
@@ -198,7 +228,7 @@ CORA_COLD void cora_lent_say(struct cora_engine *E, enum cora_message_kind kind,
 {
     const struct cora_lent_entry *l = &E->place.lent[c].entries[at];
     struct cora_message message = {.kind = kind, .to = cora_owner_of[c], .lending = c, .slot = l->slot,
-                                   .serial = l->serial, .active = l->active};
+                                   .serial = l->serial, .used = l->used, .gap = l->gap, .active = l->active};
     cora_split_row(E, c, at, message.row);
     cora_world_down(E->place.world, CORA_PLACE, &message);
 }
@@ -245,6 +275,8 @@ CORA_SHARED uint32_t cora_lent_found(struct cora_engine *E, struct cora_packet *
         cora_count_event(E, CORA_USED);
         cora_lent_tell(E, c, at, CORA_ITEM_ACTIVE, 0);
     }
+    cora_note_gap(&l->used, &l->gap, p->now);
+    cora_split_recent(E, c, at);
     p->lent_at[c] = at;
     return at;
 }
@@ -259,21 +291,32 @@ CORA_COLD void cora_lent_sooner(struct cora_engine *E, uint32_t c, uint32_t at, 
 CORA_COLD void cora_lent_refuse(struct cora_engine *E, const struct cora_message *m)
 {
     struct cora_message refusal = *m;
-    refusal.kind = CORA_RETURNED;
+    refusal.kind = CORA_REFUSAL;
     refusal.to = cora_owner_of[m->lending];
     refusal.active = false;
     cora_count_event(E, CORA_REFUSED);
     cora_world_down(E->place.world, CORA_PLACE, &refusal);
 }
 
-/* A new lent entry; where the table is full the one idle longest goes, when that is longer than the flow's own pauses. */
+/* Whether a flow may take the place of a lent entry: docs/profile.md, "Lending entries". */
+CORA_COLD bool cora_lent_replaces(const struct cora_message *m, const struct cora_lent_entry *other)
+{
+    uint64_t idle = m->used > other->used ? m->used - other->used : 0;
+    if (m->gap == CORA_GAP_UNKNOWN || idle <= m->gap)
+        return false;
+    if (other->gap == CORA_GAP_UNKNOWN || idle / CORA_SILENCE >= other->gap)
+        return true;
+    return m->seen >= CORA_PROOF && m->gap <= other->gap / CORA_FASTER;
+}
+
+/* A new lent entry; where the table is full, the one idle longest may have to go. */
 CORA_COLD void cora_lent_install(struct cora_engine *E, const struct cora_message *m)
 {
     uint32_t c = m->lending;
     struct cora_lent *lent = &E->place.lent[c];
     if (cora_split_count(E, c) == lent->capacity) {
         uint32_t oldest = cora_split_oldest(E, c);
-        if (cora_split_idle(E, c, oldest, E->core.now) <= m->number) {
+        if (!cora_lent_replaces(m, &lent->entries[oldest])) {
             cora_lent_refuse(E, m);
             return;
         }
@@ -288,7 +331,11 @@ CORA_COLD void cora_lent_install(struct cora_engine *E, const struct cora_messag
     }
     lent->by_slot[m->slot] = at;
     lent->entries[at] = (struct cora_lent_entry){.serial = m->serial, .wait = E->place.punted, .slot = m->slot,
-                                                 .known = cora_split_deadline(E, c, at)};
+                                                 .known = cora_split_deadline(E, c, at), .used = m->used,
+                                                 .gap = m->gap};
+    uint64_t *peak = &cora_world_statistics(E->place.world)[CORA_PEAK];
+    if (cora_split_count(E, c) > *peak)
+        *peak = cora_split_count(E, c);
 }
 
 /* LEND, UPDATE, RECALL and ASK. */
@@ -309,6 +356,8 @@ CORA_COLD void cora_lent_told(struct cora_engine *E, const struct cora_message *
             cora_count_event(E, CORA_STRAY);
         cora_split_apply(E, m->lending, at, m->row);
         l->known = cora_split_deadline(E, m->lending, at);
+        l->used = m->used;
+        l->gap = m->gap;
     } else if (m->kind == CORA_RECALL) {
         cora_lent_return(E, m->lending, at);
     } else {

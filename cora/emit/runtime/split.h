@@ -50,14 +50,17 @@ enum cora_message_kind {
     CORA_ASK,      /* owner to near: is it due? */
     CORA_DONE,     /* last place to all: packets before `number` are through */
     CORA_RETURNED, /* near to owner: the entry as it is now; it is not lent any more */
-    CORA_ANSWER    /* near to owner: the entry as it is now */
+    CORA_ANSWER,   /* near to owner: the entry as it is now */
+    CORA_REFUSAL   /* near to owner: it was not taken, all others are used more */
 };
 
 struct cora_message {
     enum cora_message_kind kind;
     uint32_t to, lending, slot;
     uint64_t serial;
-    uint64_t number; /* LEND: nanoseconds between the flow's packets; ASK: time; DONE: packets that are through */
+    uint64_t number; /* ASK: time; DONE: packets that are through */
+    uint64_t used, gap; /* the flow's latest packet and the mean of its pauses */
+    uint32_t seen;      /* LEND: packets that the owner has seen of it */
     bool active;     /* the near place has used it, so its values count */
     uint8_t row[CORA_ROW_LIMIT + 1];
 };

@@ -40,7 +40,7 @@ struct cora_world {
     const struct cora_record *next, *end; /* packets yet to come */
     uint64_t arrived, clock, serial;
     uint64_t statistics[CORA_STATISTICS];
-    bool stuck;
+    bool stuck, prompt;
     uint64_t overtaken_first; /* number of the first packet that left too late, and 1 */
     struct cora_flows flows;
     struct cora_digests digests;
@@ -296,10 +296,10 @@ static inline bool cora_step(struct cora_world *w, uint32_t kind, uint32_t limit
 /* One step drawn by chance, or the next one that is possible; false: none is. */
 static bool cora_advance(struct cora_world *w, uint32_t limit)
 {
-    if (!w->phase_left--)
+    if (!w->prompt && !w->phase_left--)
         cora_new_phase(w);
-    uint32_t kind = 0;
-    if (w->total) {
+    uint32_t kind = w->prompt;
+    if (w->total && !w->prompt) {
         uint32_t drawn = cora_below(w, w->total);
         while (drawn >= w->weights[kind])
             drawn -= w->weights[kind++];
@@ -379,6 +379,9 @@ struct cora_world *cora_split_create(const uint8_t *config, uint32_t options, co
 }
 
 void cora_split_destroy(struct cora_world *w) { cora_world_close(w); }
+
+/* From now on nothing is left to chance: no packet comes while another one or a message is on its way. */
+void cora_split_prompt(struct cora_world *w) { w->prompt = true; }
 
 /* CORA_OUTPUT_EVENTS or CORA_OUTPUT_DIGEST. */
 void cora_split_output_mode(struct cora_world *w, uint32_t mode)
