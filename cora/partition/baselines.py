@@ -21,7 +21,7 @@ from cora.partition import evaluate
 from cora.partition.exact import code_used
 from cora.partition.instance import Instance
 from cora.partition.placement import Placement
-from cora.partition.problem import Assignment, CodeStore, CopyOption, Edge, Option, Problem, Vector
+from cora.partition.problem import Assignment, CodeStore, CopyOption, Edge, Option, Problem, Together, Vector
 from cora.partition.units import Units
 
 NAMES = ("host-only", "traffic-only", "state-only", "greedy")
@@ -86,6 +86,8 @@ class Rules:
                 if places[target] < places[source]:
                     places[target] = nearest[target][places[source]]
                     changed = True
+            for group in self.problem.together:
+                changed |= self._gather(group, places)
             for edge in self._uncrossable:
                 least = max((p for p in range(places[edge.source] + 1, min(places[edge.target], nowhere - 1) + 1)
                              if not edge.crossable[p]), default=0)
@@ -93,6 +95,16 @@ class Rules:
                     places[edge.source] = nearest[edge.source][least]
                     changed = True
         return None if nowhere in places else places
+
+    def _gather(self, group: Together, places: list[int]) -> bool:
+        """Bring the units of a group to the farthest place of theirs; whether any moves."""
+        there = places[group.units[0]]
+        farthest = max([places[u] for u in group.units] + [places[u] for u in group.lent if places[u] != group.near])
+        moving = [u for u in (*group.units, *(u for u in group.lent if places[u] not in (there, group.near)))
+                  if places[u] < farthest]
+        for unit in moving:
+            places[unit] = self._nearest[unit][farthest]
+        return bool(moving)
 
     @cached_property
     def _nearest(self) -> list[list[int]]:

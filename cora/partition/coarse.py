@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from cora.partition.problem import Assignment, CodeStore, Edge, Problem
+from cora.partition.problem import Assignment, CodeStore, Edge, Problem, Together
 
 
 def where_units_may_be(problem: Problem) -> NDArray[np.bool_]:
@@ -45,7 +45,13 @@ def contract(problem: Problem, groups: Sequence[int]) -> Problem:
         copied=tuple(replace(s, users=tuple(int(of[u]) for u in s.users)) for s in problem.copied),
         code=tuple(CodeStore(c.place, c.capacity, tuple((frozenset(int(of[u]) for u in units), size)
                                                         for units, size in c.pieces)) for c in problem.code),
+        together=tuple(_together(t, of) for t in problem.together),
     )
+
+
+def _together(group: Together, of: NDArray[np.intp]) -> Together:
+    units = _once(of[u] for u in group.units)
+    return replace(group, units=units, lent=tuple(u for u in _once(of[u] for u in group.lent) if u not in units))
 
 
 def _once(numbers: Iterable[int]) -> tuple[int, ...]:
@@ -73,7 +79,7 @@ def expand(assignment: Assignment, groups: Sequence[int]) -> Assignment:
 
 
 def forced(problem: Problem) -> list[int]:
-    """Groups of units that are at one place in every assignment: users of a state, and what lies between them.
+    """Groups of units that are at one place in every assignment: users of a state, ends of a flow, what lies between.
 
     With a return leg they may be in different stretches; then nothing is forced.
     """
@@ -84,6 +90,9 @@ def forced(problem: Problem) -> list[int]:
         after[source].append(target)
     for state in problem.whole:
         for unit, other in zip(state.units, state.units[1:] + state.units[:1], strict=True):
+            after[unit].append(other)
+    for group in problem.together:
+        for unit, other in zip(group.units, group.units[1:] + group.units[:1], strict=True):
             after[unit].append(other)
     return _numbered(_strongly_connected(after))
 
@@ -136,6 +145,7 @@ def paired(problem: Problem) -> list[int]:
     into, out = (np.bincount(x, minlength=len(problem.units)) for x in (target, source))
     same = (allowed[source] == allowed[target]).all(axis=1) & problem.crossable.all(axis=1)
     ordered = {u for o in problem.orders for n in (o.near, o.far) for u in problem.whole[n].units}
+    ordered |= {u for t in problem.together if t.lent for u in (*t.units, *t.lent)}
     weight = problem.cross.sum(axis=1)[:, :-1].sum(axis=1)
     joined: dict[int, int] = defaultdict(int)
     leader = {u: u for u in range(len(problem.units))}

@@ -53,7 +53,8 @@ def broken_rules(problem: Problem, assignment: Assignment) -> list[str]:
     found = _shape(problem, assignment)
     if found:
         return found
-    return [*_units(problem, assignment), *_edges(problem, assignment), *_whole(problem, assignment),
+    return [*_units(problem, assignment), *_edges(problem, assignment), *_together(problem, assignment),
+            *_whole(problem, assignment),
             *_copies(problem, assignment), *_stores(problem, assignment), *_code(problem, assignment)]
 
 
@@ -86,6 +87,18 @@ def _edges(problem: Problem, assignment: Assignment) -> list[str]:
                          f"{_name(problem, stop)} in the middle of the program")
         found += [f"from {names} no packet can move on to {_name(problem, p)}"
                   for p in range(start + 1, stop + 1) if not problem.crossable[number, p]]
+    return found
+
+
+def _together(problem: Problem, assignment: Assignment) -> list[str]:
+    found = []
+    for group in problem.together:
+        first, *others = group.units
+        there = assignment.places[first]
+        apart = [u for u in others if assignment.places[u] != there]
+        apart += [u for u in group.lent if assignment.places[u] not in (there, group.near)]
+        found += [f"{group.reason}: {problem.units[first]} ends at {_name(problem, there)}, {problem.units[u]} at "
+                  f"{_name(problem, assignment.places[u])}" for u in apart]
     return found
 
 

@@ -30,11 +30,13 @@ from cora.partition.problem import (
     Order,
     Problem,
     Store,
+    Together,
     Vector,
     WholeState,
 )
 from cora.partition.variants import WHOLE, Lend, Split, Variant
 from cora.plan.quantities import scaled
+from cora.plan.sources import order_line
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ class _Builder:
             edges=tuple(self.edges()),
             whole=states, copied=copied, orders=tuple(self.orders(states)), stores=self.stores, ceilings=(),
             code=self.frame.stores, physical=self.physical, places=tuple(p.name for p in self.target.places),
-            units=tuple(f"block {n.label}" for n in self.graph.nodes),
+            units=tuple(f"block {n.label}" for n in self.graph.nodes), together=tuple(self.together(allowed)),
         )
         return Instance(self.program, self.profile, self.target, self.variant, self.graph, problem, self.copied,
                         self.rates, self.counts, tuple(self.prices.refusals.values()), self.prices, self.cheapest,
@@ -353,6 +355,25 @@ class _Builder:
                 if lent_name(name) in number:
                     yield Order(number[lent_name(name)], number[name])
 
+    def together(self, allowed: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> Iterator[Together]:
+        """Ends of packets of one flow. Those on a lent entry may end near the wire: they wait until packets of their
+        flow that were handed on are through. A packet that does not meet the entry cannot make them wait.
+        """
+        near = -1 if self.split is None else self.split.near
+        for group in self.prices.ordered:
+            found = [i for i, n in enumerate(self.graph.nodes) if n.piece.last and n.label in group.blocks]
+            waits = self.split is not None and not group.passed & set(self.split.components) and (
+                self.split.mode == "resume" or all(self.is_strict(c) for c in self.split.components))
+            lent = [i for i in found if waits and self.graph.nodes[i].lent and allowed[i, near]]
+            kept = [i for i in found if i not in lent]
+            if found:
+                yield Together(tuple(kept or lent[:1]), tuple(lent if kept else lent[1:]), near,
+                               order_reason(self.program, group.states))
+
+    def is_strict(self, component: str) -> bool:
+        return all(s.strict_order for s in self.program.states
+                   if isinstance(s, MapState | MeterState) and self.components[s.name] == component)
+
     def forbid(self, allowed: np.ndarray[tuple[int, int], np.dtype[np.bool_]], whole: Sequence[WholeState],
                copied: Sequence[CopiedState]) -> None:
         """Code may only be where the states it uses may be."""
@@ -360,6 +381,12 @@ class _Builder:
         used += [(s.users, {o.place for o in s.options}) for s in copied]
         for units, there in used:
             allowed[list(units)] &= np.array([place in there for place in self.physical])
+
+
+def order_reason(program: Program, states: Sequence[str]) -> str:
+    """Why packets end at one place, in the user's words."""
+    names = " and ".join(f"'{name}' (line {order_line(program.state(name).span)})" for name in states)
+    return f"`order strict` of {names} keeps all packets of a flow that are forwarded at one place"
 
 
 def rules_of(program: Program, target: Target, split: Split) -> int:

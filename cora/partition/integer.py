@@ -93,6 +93,7 @@ class Model:
         self._whole()
         self._copies()
         self._orders()
+        self._together()
         self._visits()
         self.room_rows = np.full(len(problem.stores) + len(problem.ceilings) + len(problem.code), -1, np.intp)
         self._groups()
@@ -246,6 +247,19 @@ class Model:
                 for number, least, factor in ((order.far, place + 1, 1.0), (order.near, place, -1.0)):
                     there = [o.place >= least for o in self.problem.whole[number].options]
                     self._entries(row, self.options[number][there], factor)
+
+    def _together(self) -> None:
+        """Units of a group are alike; a lent one is at another place than the near one only where the group is."""
+        for group in self.problem.together:
+            first, *others = group.units
+            for place in range(1, self.spots):
+                rows = self._rows(len(others), 0.0, 0.0)
+                self._beyond(rows, np.array(others, np.intp), place, 1.0)
+                self._beyond(rows, np.full(len(others), first, np.intp), place, -1.0)
+            for place in (p for p in range(self.spots) if p != group.near):
+                rows = self._rows(len(group.lent), high=0.0)
+                self._at(rows, np.array(group.lent, np.intp), place, 1.0)
+                self._at(rows, np.full(len(group.lent), first, np.intp), place, -1.0)
 
     def _visits(self) -> None:
         """Coming to a middle place is not linear in a (packets may pass it by): v >= "target there" - "source there".

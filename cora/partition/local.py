@@ -138,7 +138,7 @@ class LocalSearch:
         self.full = np.array([1.0 if c else 0.0 for c in capacities])
 
     def _clusters(self) -> None:
-        """Units tied by whole states: ``cluster`` [U]; states of a cluster."""
+        """Units tied by whole states and by `order strict`: ``cluster`` [U]; states of a cluster."""
         leader = list(range(len(self.problem.units)))
 
         def find(unit: int) -> int:
@@ -149,6 +149,9 @@ class LocalSearch:
         for state in self.problem.whole:
             for unit in state.units[1:]:
                 leader[find(unit)] = find(state.units[0])
+        for group in self.problem.together:
+            for unit in group.units[1:]:
+                leader[find(unit)] = find(group.units[0])
         roots = [find(u) for u in range(len(leader))]
         number = {root: i for i, root in enumerate(dict.fromkeys(roots))}
         self.cluster = np.array([number[r] for r in roots], np.intp)
@@ -434,7 +437,8 @@ class LocalSearch:
 
     def ordered(self) -> bool:
         return all(self.place_of[self.options[o.near]] < self.place_of[self.options[o.far]]
-                   for o in self.problem.orders)
+                   for o in self.problem.orders) and all(
+            self.places[u] in (self.places[t.units[0]], t.near) for t in self.problem.together for u in t.lent)
 
     def search(self, deadline: float, rounds: int) -> Assignment | None:
         """The best assignment found that fits, None without any: first by changing prices, then by random kicks.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
@@ -25,7 +25,7 @@ from cora.partition.optimise import OutOfTime
 from cora.partition.options import Restrictions, contradiction, wish_of
 from cora.partition.placement import Placement, check, class_of
 from cora.partition.prices import Prices
-from cora.partition.problem import Assignment, CopyOption, Option
+from cora.partition.problem import Assignment, CopyOption, Option, Together
 from cora.partition.solver import SOLVERS
 from cora.partition.splits import splits_of
 from cora.partition.telling import Teller, Told, reach_of
@@ -392,22 +392,42 @@ def _within_latency(placement: Placement, cores: int, reached: float, limit: flo
 
 
 def settled(placement: Placement) -> Placement:
-    """With code that was never seen to run where the code before it runs, if it may: the same choice every time."""
+    """With code that was never seen to run where the code before it runs, if it may: the same choice every time.
+
+    Ends of one flow stay together: all move if none was seen to run, else none.
+    """
     instance, places = placement.instance, list(placement.assignment.places)
     allowed = instance.problem.allowed
+    tied = {u for group in instance.problem.together for u in (*group.units, *group.lent)}
     before: dict[int, list[int]] = {}
     for edge in instance.graph.edges:
         before.setdefault(edge.target, []).append(edge.source)
     for number, node in enumerate(instance.graph.nodes):
-        if node.packets or node.home is not None or node.accesses or number not in before:
+        if node.packets or node.home is not None or node.accesses or number not in before or number in tied:
             continue
         reached = max(places[s] for s in before[number])
         places[number] = next((p for p in range(reached, len(instance.problem.physical)) if allowed[number, p]),
                               places[number])
+    for group in instance.problem.together:
+        _settle(instance, group, places, before)
     moved = replace(placement.assignment, places=tuple(places))
     if broken_rules(instance.problem, moved):
         return placement
     return Placement(instance, moved)
+
+
+def _settle(instance: Instance, group: Together, places: list[int], before: Mapping[int, Sequence[int]]) -> None:
+    """Move ends of one flow, none of which was seen to run, as near to the code before them as all of them may be."""
+    nodes, allowed = instance.graph.nodes, instance.problem.allowed
+    if any(nodes[u].packets or nodes[u].home is not None or nodes[u].accesses for u in group.units):
+        return
+    reached = max((places[s] for u in group.units for s in before.get(u, ())), default=0)
+    there = next((p for p in range(reached, allowed.shape[1]) if allowed[list(group.units), p].all()), None)
+    lent = {places[u] for u in group.lent} - {group.near}
+    if there is None or lent - {there}:
+        return
+    for unit in group.units:
+        places[unit] = there
 
 
 __all__ = ["Outcome", "digest_of", "instance_of", "model_digest", "outcome", "placement_of", "plan", "verify_plan"]

@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
 from cora.analysis.accesses import AccessRates, accesses_of
 from cora.analysis.decided import RuleTemplate
 from cora.analysis.demand import rates_of
+from cora.analysis.order import OrderedEnds, ordered_ends
 from cora.analysis.prefixes import Piece
 from cora.analysis.profile import Profile
 from cora.errors import Kind, fail
@@ -49,6 +51,11 @@ class Prices:
         self._visits: dict[int, Vector] = {}
         self._holds: dict[tuple[str, int, str], int | Refusal] = {}
         self._sizes: dict[tuple[str, int, int, bool, int], int] = {}
+
+    @cached_property
+    def ordered(self) -> tuple[OrderedEnds, ...]:
+        """What `order strict` keeps at one place."""
+        return ordered_ends(self.program)
 
     def vector(self, demand: Demand, what: str) -> Vector:
         """A demand as a row. An infinite demand stays infinite: it means "impossible"."""

@@ -93,6 +93,20 @@ class Order:
 
 
 @dataclass(frozen=True)
+class Together:
+    """Units that are at one virtual place (`order strict`): packets of a flow end in them.
+
+    ``lent``: units that may be at place ``near`` instead, where packets wait for those that others took over.
+    ``reason``: why, for messages.
+    """
+
+    units: tuple[int, ...]
+    lent: tuple[int, ...]
+    near: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class CodeStore:
     """The code store of a physical place; a piece takes ``size`` once if any of its units is there."""
 
@@ -147,6 +161,7 @@ class Problem:
     physical: tuple[int, ...]
     places: tuple[str, ...]
     units: tuple[str, ...]
+    together: tuple[Together, ...] = ()
 
     @property
     def host(self) -> int:

@@ -24,6 +24,7 @@ from cora.partition.problem import (
     CopyOption,
     Edge,
     Problem,
+    Together,
     WholeState,
 )
 
@@ -79,6 +80,16 @@ class _Grouping:
         self.stateful = {i for i, n in enumerate(self.nodes) if n.accesses or n.home is not None}
         if not instance.variant.returns:
             self.join_components()
+        # Where packets of a flow end is decided for all of them; a unit that may be near the wire has to be free to.
+        self.ending = {u for group in instance.problem.together for u in (*group.units, *group.lent)}
+        self.join_ends()
+
+    def join_ends(self) -> None:
+        for group in self.instance.problem.together:
+            first, *others = group.units
+            for unit in others:
+                if self.find(unit) != self.find(first):
+                    self.merge(self.find(first), self.find(unit))
 
     def join_components(self) -> None:
         first: dict[str, int] = {}
@@ -113,7 +124,7 @@ class _Grouping:
             reached[edge.target].add(edge.source)
         for i, node in enumerate(self.nodes):
             sources = {self.find(s) for s in reached[i]}
-            if node.packets or node.home is not None or len(sources) != 1:
+            if node.packets or node.home is not None or len(sources) != 1 or i in self.ending:
                 continue
             into = sources.pop()
             if into != self.find(i) and (self.allowed[i] | ~self.allowed[into]).all():
@@ -165,7 +176,14 @@ def grouped(problem: Problem, of_node: Sequence[int]) -> Problem:
         whole=tuple(WholeState(s.name, _of(groups, s.units), s.options) for s in problem.whole),
         copied=tuple(_copied(s, groups) for s in problem.copied),
         code=tuple(_code(store, groups) for store in problem.code), units=tuple(names),
+        together=tuple(together_of(t, groups) for t in problem.together),
     )
+
+
+def together_of(group: Together, groups: NDArray[np.intp]) -> Together:
+    """The same with groups of the units."""
+    units = _of(groups, group.units)
+    return replace(group, units=units, lent=tuple(u for u in _of(groups, group.lent) if u not in units))
 
 
 def _of(groups: NDArray[np.intp], nodes: Sequence[int]) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from pathlib import Path
 
@@ -24,6 +25,12 @@ def source_of(span: Span) -> Source:
     lines = _lines(span.file)
     text = lines[span.line - 1].strip() if 1 <= span.line <= len(lines) else ""
     return Source(span.file, span.line, span.column, text)
+
+
+def order_line(span: Span) -> int:
+    """The line that says `order` in a declaration of a map or meter; its first one where it says nothing of it."""
+    lines = _lines(span.file)[span.line - 1 : span.end_line]
+    return next((span.line + i for i, text in enumerate(lines) if re.match(r"\s*order\b", text)), span.line)
 
 
 def verdict_of(terminator: Terminator) -> str:

@@ -6,13 +6,14 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cora.analysis.prefixes import lent_name, state_of
 from cora.analysis.profile import PathUse
-from cora.ir.nodes import Forward
+from cora.ir.nodes import Forward, Switch
 from cora.partition.baselines import Aim, Rules, baseline
 from cora.partition.instance import Instance, rules_of
 from cora.partition.placement import Placement
@@ -105,7 +106,66 @@ def demand_by_paths(placement: Placement) -> dict[str, float]:
 
 def is_legal(placement: Placement) -> bool:
     """Rules of placement, from the target's own answers."""
-    return _states_are_legal(placement) and _code_is_legal(placement)
+    return _states_are_legal(placement) and _code_is_legal(placement) and _order_is_kept(placement)
+
+
+@dataclass(frozen=True)
+class _Way:
+    """A way through the graph to a node that forwards; ``turns``: what its switches chose, alike for a whole flow."""
+
+    end: int
+    tables: frozenset[str]
+    turns: frozenset[tuple[str, str]]
+
+
+_ways: dict[int, tuple[Instance, list[_Way]]] = {}
+
+
+def _ways_of(instance: Instance) -> list[_Way]:
+    """All of them, one step after the other; kept, with the instance, for the next placement of it."""
+    if id(instance) in _ways:
+        return _ways[id(instance)][1]
+    graph = instance.graph
+    onward: dict[int, list[tuple[str, int]]] = defaultdict(list)
+    for edge in graph.edges:
+        onward[edge.source].append((edge.outcome, edge.target))
+    found: set[_Way] = set()
+    waiting: list[tuple[int, frozenset[str], frozenset[tuple[str, str]]]] = [(0, frozenset(), frozenset())]
+    while waiting:
+        at, tables, turns = waiting.pop()
+        node = graph.nodes[at]
+        tables |= {table for table, _ in node.accesses} | ({node.home} if node.lent and node.home else set())
+        terminator = node.piece.block.terminator
+        if isinstance(terminator, Forward):
+            found.add(_Way(at, tables, turns))
+        for outcome, target in onward[at]:
+            turn = {(node.label, outcome)} if isinstance(terminator, Switch) and node.piece.last else set()
+            waiting.append((target, tables, turns | turn))
+    _ways[id(instance)] = instance, list(found)
+    return _ways[id(instance)][1]
+
+
+def _order_is_kept(placement: Placement) -> bool:
+    """Of two packets of a flow, one of which uses a table in strict order, none ends nearer to the wire.
+
+    A packet on a lent entry may, if the other one meets the entry too, and so makes it wait.
+    """
+    instance = placement.instance
+    strict = {s.name for s in instance.program.states if getattr(s, "strict_order", False)}
+    split = instance.variant.split
+    lent = {lent_name(s) for lend in (split.lends if split else ()) for s in lend.states}
+    places = placement.assignment.places
+    ways = _ways_of(instance)
+    for one, other in itertools.product(ways, repeat=2):
+        if places[one.end] >= places[other.end] or dict(one.turns) | dict(other.turns) != dict(other.turns) | dict(
+                one.turns) or not strict & {state_of(t) for t in one.tables | other.tables}:
+            continue
+        met = one.tables & lent
+        both = {state_of(t) for t in met} <= {state_of(t) for t in other.tables}
+        waits = met and both and split is not None and places[one.end] == split.near
+        if not waits:
+            return False
+    return True
 
 
 def _amounts(placement: Placement) -> Iterator[tuple[tuple[int, str], object]]:

@@ -180,6 +180,8 @@ def nat_profile(program: Program, known: int = 90, fresh: int = 8, denied: int =
 def random_program(rng: random.Random) -> Program:
     """A well-formed program of up to eight blocks over up to three states."""
     maps = [_map(f"m{i}", rng.choice((20, 60, 90, 3000))) for i in range(rng.randint(1, 2))]
+    # Half of the capacities ask for order.
+    maps = [replace(m, strict_order=m.capacity in (20, 90)) for m in maps]
     counters = [nodes.CounterState("c0", rng.choice((4, 80)), SPAN)] if rng.random() < 0.5 else []
     count = rng.randint(3, 7)
     size = Value("size", U32)

@@ -23,6 +23,7 @@ from cora.partition.problem import (
     Order,
     Problem,
     Store,
+    Together,
     WholeState,
 )
 
@@ -78,9 +79,17 @@ class _Case:
         ceilings = (Ceiling("card memory", (0, 1), r.randint(15, 80)),) if r.random() < 0.3 else ()
         base = np.zeros(self.width)
         base[4] = r.choice((0.0, 50.0))
-        return Problem(self.resources, 8.0, base, allowed, np.array([self.vectors(800) for _ in range(self.units)]),
-                       tuple(edges), tuple(whole), tuple(copied), orders, self.stores, ceilings, code, self.physical,
-                       self.places, tuple(f"unit{u}" for u in range(self.units)))
+        cost = np.array([self.vectors(800) for _ in range(self.units)])
+        return Problem(self.resources, 8.0, base, allowed, cost, tuple(edges), tuple(whole), tuple(copied), orders,
+                       self.stores, ceilings, code, self.physical, self.places,
+                       tuple(f"unit{u}" for u in range(self.units)), tuple(self.together()))
+
+    def together(self) -> Iterator[Together]:
+        r = self.random
+        if r.random() < 0.4:
+            kept = r.sample(range(self.units), r.randint(2, min(4, self.units)))
+            alone = r.randint(1, len(kept))
+            yield Together(tuple(kept[:alone]), tuple(kept[alone:]), r.choice((0, 0, -1)), "they go together")
 
     def edge(self, source: int, target: int) -> Edge:
         r = self.random
@@ -120,6 +129,9 @@ def every_assignment(problem: Problem) -> Iterator[Assignment]:
     units, spots = range(len(problem.units)), range(len(problem.physical))
     for places in itertools.product(spots, repeat=len(units)):
         if not all(problem.allowed[u, places[u]] for u in units) or not _moves(problem, places):
+            continue
+        if not all({places[u] for u in t.units} | ({places[u] for u in t.lent} - {t.near}) == {places[t.units[0]]}
+                   for t in problem.together):
             continue
         where = [problem.physical[p] for p in places]
         if any(sum(size for members, size in store.pieces if any(where[u] == store.place for u in members))

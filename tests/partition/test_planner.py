@@ -84,8 +84,10 @@ def test_a_small_memory_moves_the_state_to_a_larger_one() -> None:
 
 def test_a_code_store_too_small_moves_code_to_the_host() -> None:
     made = planned(rate_pps=1e6, changes={"code": {"nic": 10, "host": None}})
+    assert planned(rate_pps=1e6).cores == 0
     assert made.cores == 1
-    assert {b.place for b in made.blocks} == {"nic", "host"}
+    # `order strict` keeps the ends of a flow together, so both of them move.
+    assert {b.place for b in made.blocks if b.block in ("known", "done")} == {"host"}
 
 
 def test_three_places_use_the_middle_one() -> None:
