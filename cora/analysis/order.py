@@ -8,10 +8,12 @@ as soon as any of these packets uses a map or meter with `order strict`. Drops a
 
 from __future__ import annotations
 
+import operator
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
+from typing import Any
 
 from cora.analysis.accesses import accesses_of, components_of
 from cora.ir.nodes import (
@@ -43,6 +45,7 @@ from cora.ir.nodes import (
     result_of,
     successors,
 )
+from cora.ir.types import Bool
 
 # Header fields that all packets of a flow share, by header; `l4` are the ports of TCP and UDP.
 _OF_FLOW: Mapping[str, frozenset[str]] = {
@@ -53,10 +56,16 @@ _PORTS = ("tcp", "udp")
 _HEADERS = frozenset({"arp", "ipv4", "ipv6", "tcp", "udp", "l4", "icmp", "icmp6"})
 # Beyond so many ways decisions are not told apart any more: then more packets are taken for ones of the same flow.
 _MOST_WAYS = 20_000
-_MOST_ENDS = 400
+_MOST_ENDS = 200
 
-# Outcomes of decisions that all packets of a flow take alike.
-_Facts = frozenset[tuple[object, str]]
+# A value that all packets of a flow share, as an expression of constants, header fields and the arrival port.
+_Shared = tuple[Any, ...]
+# What is decided by a shared value; of a switch also the values of its cases.
+_Decision = tuple[_Shared, tuple[int, ...] | None]
+# Outcomes of decisions, by decision.
+_Facts = frozenset[tuple[_Decision, str]]
+_COMPARE: Mapping[str, Callable[[int, int], bool]] = {
+    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge}
 
 
 @dataclass(frozen=True)
@@ -81,9 +90,9 @@ class _End:
     used: frozenset[str]
 
 
-def ordered_ends(program: Program) -> tuple[OrderedEnds, ...]:
-    """Groups of blocks that have to be at one place."""
-    return _Ways(program).groups()
+def ordered_ends(program: Program, *, weak: bool = False) -> tuple[OrderedEnds, ...]:
+    """Groups of blocks that have to be at one place. ``weak``: those of `order weak` states instead of strict ones."""
+    return _Ways(program).groups(weak)
 
 
 class _Ways:
@@ -104,10 +113,10 @@ class _Ways:
             self.components[name] for n in (*b.instructions, b.terminator) for name, _ in accesses_of(program, n)
             if isinstance(self.states[name], MapState | MeterState)) for b in program.blocks}
 
-    def groups(self) -> tuple[OrderedEnds, ...]:
+    def groups(self, weak: bool) -> tuple[OrderedEnds, ...]:
         ends = self.ends()
         meant = [s.name for s in self.states.values()
-                 if isinstance(s, MapState | MeterState) and s.strict_order]
+                 if isinstance(s, MapState | MeterState) and s.strict_order != weak]
         ordered = {self.components[name] for name in meant}
         pairs = [(a, b) for a, b in combinations_with_replacement(ends, 2)
                  if (a.used | b.used) & ordered and _of_one_flow(a.facts, b.facts)]
@@ -134,7 +143,7 @@ class _Ways:
         assert found is not None, "where no decision is told apart there are few ways"
         return found
 
-    def walk(self, decided: Mapping[str, object]) -> dict[_End, frozenset[str]] | None:
+    def walk(self, decided: Mapping[str, _Decision | None]) -> dict[_End, frozenset[str]] | None:
         """The same with these decisions told apart; None: there are too many ways."""
         start: tuple[str, _End] = self.first, _End(frozenset(), frozenset())
         waiting, seen = [start], {start}
@@ -152,30 +161,33 @@ class _Ways:
                     waiting.append(step)
         return {end: frozenset(labels) for end, labels in found.items()}
 
-    def steps(self, label: str, way: _End, decision: object) -> Iterator[tuple[str, _End]]:
-        taken = dict(way.facts).get(decision)
+    def steps(self, label: str, way: _End, decision: _Decision | None) -> Iterator[tuple[str, _End]]:
+        facts = dict(way.facts)
+        taken = None if decision is None else facts.get(decision, _taken(decision, _known(facts)))
         for outcome, target in successors(self.blocks[label].terminator):
             if decision is None:
                 yield target, way
             elif taken in (None, outcome):
                 yield target, _End(way.facts | {(decision, outcome)}, way.used)
 
-    def decision(self, terminator: Terminator) -> object:
+    def decision(self, terminator: Terminator) -> _Decision | None:
         """What is decided, equal where the same is decided again; None: not by what a flow's packets share."""
+        cases = None
         match terminator:
             case HasHeader(header=header):
-                return ("has", header) if header in _HEADERS else None
+                shared: _Shared | None = ("has", header) if header in _HEADERS else None
             case Branch(condition=condition):
-                return self.shared(condition)
-            case Switch(value=value, cases=cases):
-                shared = self.shared(value)
-                return None if shared is None else (shared, tuple(v for v, _ in cases))
-            case Lookup():
-                return self.shared(terminator.entry)
-        return None
+                shared = self.shared(condition)
+            case Switch(value=value):
+                shared, cases = self.shared(value), tuple(v for v, _ in terminator.cases)
+            case Lookup(entry=entry):
+                shared = self.shared(entry)
+            case _:
+                shared = None
+        return None if shared is None else (shared, cases)
 
-    def shared(self, value: Value) -> object:
-        """A value that all packets of a flow share, as an expression; None: they may differ in it."""
+    def shared(self, value: Value) -> _Shared | None:
+        """None: packets of a flow may differ in it."""
         node = self.defined.get(value)
         match node:
             case Const():
@@ -196,7 +208,7 @@ class _Ways:
                 return self.of(("lookup", node.state), node.operands) if static else None
         return None
 
-    def of(self, what: tuple[object, ...], operands: Sequence[Value]) -> object:
+    def of(self, what: tuple[object, ...], operands: Sequence[Value]) -> _Shared | None:
         shared = tuple(self.shared(v) for v in operands)
         return None if None in shared else (*what, shared)
 
@@ -207,9 +219,44 @@ def _field(node: Load | Store) -> tuple[str, str]:
 
 
 def _of_one_flow(one: _Facts, other: _Facts) -> bool:
-    """Whether nothing is decided in two ways."""
-    known = dict(one)
-    return all(known.get(decision, outcome) == outcome for decision, outcome in other)
+    """Whether nothing is decided in two ways, nor otherwise than a value says that a switch has told."""
+    known, mine = _known(dict(one | other)), dict(one)
+    return all(mine.get(decision, outcome) == outcome for decision, outcome in other) and all(
+        _taken(decision, known) in (None, outcome) for decision, outcome in one | other)
+
+
+def _known(facts: Mapping[_Decision, str]) -> dict[_Shared, int]:
+    """Values that cases of switches tell."""
+    return {value: int(outcome) for (value, cases), outcome in facts.items()
+            if cases is not None and outcome != "default"}
+
+
+def _taken(decision: _Decision, known: Mapping[_Shared, int]) -> str | None:
+    """The outcome that known values decide."""
+    shared, cases = decision
+    value = _value(shared, known)
+    if value is None:
+        return None
+    if cases is None:
+        return "true" if value else "false"
+    return str(value) if value in cases else "default"
+
+
+def _value(shared: _Shared, known: Mapping[_Shared, int]) -> int | None:
+    """What a constant, a known value, a comparison of them, or a conjunction of such is."""
+    match shared:
+        case _ if shared in known:
+            return known[shared]
+        case ("const", value):
+            return int(value)
+        case ("compare", op, _, (left, right)):
+            a, b = _value(left, known), _value(right, known)
+            return None if a is None or b is None else int(_COMPARE[op](a, b))
+        case ("binary", "and" | "or" as op, Bool(), (left, right)):
+            values = {_value(left, known), _value(right, known)}
+            decisive = int(op == "or")
+            return decisive if decisive in values else None if None in values else 1 - decisive
+    return None
 
 
 def _root(leader: Mapping[str, str], label: str) -> str:

@@ -62,6 +62,7 @@ def combine(tenants: Sequence[Tenant]) -> tuple[Problem, float]:
         edges=tuple(e for p in parts for e in p.edges), whole=tuple(s for p in parts for s in p.whole),
         copied=tuple(s for p in parts for s in p.copied), orders=tuple(o for p in parts for o in p.orders),
         code=_code(parts), units=tuple(u for p in parts for u in p.units),
+        together=tuple(t for p in parts for t in p.together),
     )
     return combined, total
 
@@ -104,6 +105,8 @@ def _moved(tenant: Tenant, resources: Sequence[Resource], share: float, units: i
         orders=tuple(Order(o.near + states, o.far + states) for o in problem.orders),
         code=tuple(CodeStore(c.place, c.capacity, tuple((frozenset(u + units for u in members), size)
                                                         for members, size in c.pieces)) for c in problem.code),
+        together=tuple(replace(t, units=tuple(u + units for u in t.units), lent=tuple(u + units for u in t.lent),
+                               reason=f"{tenant.name}: {t.reason}") for t in problem.together),
     )
 
 

@@ -47,7 +47,7 @@ class Frame:
     users: Mapping[str, tuple[int, ...]]
     homes: Mapping[str, tuple[int, ...]]
     stores: tuple[CodeStore, ...]
-    groupings: dict[bytes, tuple[int, ...]] = field(default_factory=dict)
+    groupings: dict[tuple[bytes, object], tuple[int, ...]] = field(default_factory=dict)
 
     def graph(self, lent: Lent | None) -> PrefixGraph:
         return self.shape.weighted({} if lent is None else lent.paths)

@@ -54,9 +54,10 @@ class Units:
 
 
 def units_of(instance: Instance) -> Units:
-    """Group the nodes of an instance; budgets of one split that agree on what is seen and allowed are grouped once."""
+    """Group the nodes of an instance; budgets of one split that agree on what is seen and legal are grouped once."""
     seen = np.array([n.packets > 0 for n in instance.graph.nodes], np.bool_)
-    key, known = seen.tobytes() + instance.problem.allowed.tobytes(), instance.frame.groupings
+    key = seen.tobytes() + instance.problem.allowed.tobytes(), instance.problem.together
+    known = instance.frame.groupings
     if key not in known:
         grouping = _Grouping(instance)
         grouping.contract_unseen()

@@ -9,10 +9,21 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from planning_fakes import FIGURES, nat_like, nat_profile, random_profile, random_program, random_target, target_of
+from planning_fakes import (
+    FIGURES,
+    NAT_LIKE,
+    nat_like,
+    nat_profile,
+    random_profile,
+    random_program,
+    random_target,
+    target_of,
+)
 
 from cora.analysis.profile import StateUse
 from cora.errors import CoraError, Kind
+from cora.ir.text import parse_program
+from cora.ir.verify import verify
 from cora.models.target import Tier
 from cora.partition import plan, verify_plan
 from cora.partition.optimise import Optimiser, OutOfTime
@@ -88,6 +99,22 @@ def test_a_code_store_too_small_moves_code_to_the_host() -> None:
     assert made.cores == 1
     # `order strict` keeps the ends of a flow together, so both of them move.
     assert {b.place for b in made.blocks if b.block in ("known", "done")} == {"host"}
+
+
+def test_a_plan_that_lets_packets_overtake_is_refused() -> None:
+    """New packets are forwarded at the host, known ones on the card."""
+    program, target = nat_like(), target_of(code={"nic": 10, "host": None})
+    made = plan(program, nat_profile(program), target, rate_pps=1e6)
+    near = replace(made, blocks=tuple(replace(b, place="nic") if b.block in ("entry", "known") else b
+                                      for b in made.blocks))
+    with pytest.raises(CoraError) as refused:
+        verify_plan(near, program, nat_profile(program), target)
+    assert any(d.message == "`order strict` of 'conns' (line 3) and 'peers' (line 4) keeps all packets of a flow that "
+                            "are forwarded at one place: block known ends at nic, block done at host"
+               for d in refused.value.diagnostics)
+    weak = verify(parse_program(NAT_LIKE.replace("exact strict_order -", "exact - -")))
+    free = plan(weak, nat_profile(weak), target, rate_pps=1e6)
+    assert {b.place for b in free.blocks if b.block in ("known", "done")} == {"nic", "host"}
 
 
 def test_three_places_use_the_middle_one() -> None:
