@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cora.analysis.order import order_clause
 from cora.ir.headers import QUOTED
 from cora.ir.nodes import (
     AclState,
@@ -232,8 +233,12 @@ def _map(program: Program, state: MapState) -> str | None:
     for node in writers(program, state):
         verb = {"insert": "insert into", "delete": "delete from", "touch": "refresh", "store_entry": "change",
                 "police": "police"}[node.mnemonic]
+        need = "rules of decided flows need a split state"
+        if state.strict_order:
+            need = (f"{order_clause([state])} refuses rules of decided flows: they cannot wait for packets still "
+                    "queued at the owner; `order weak` allows them")
         return (f"packets {verb} '{state.name}' (line {node.span.line}): the switch cannot write tables as packets "
-                "pass; rules of decided flows need a split state")
+                f"pass; {need}")
     if state.timeouts:
         return f"entries of '{state.name}' time out: without packets refreshing them the switch would drop live ones"
     return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cora.analysis.accesses import components_of
+from cora.analysis.order import order_clause
 from cora.analysis.sharding import sharding_of
 from cora.ir.nodes import FragmentState, MapState, MeterState, Program, State
 from cora.models.target import Refusal
@@ -42,8 +43,8 @@ def refuse_rules(states: Sequence[State], place: str, slack_seconds: float) -> R
 
 def _rule_reason(state: MapState | MeterState, slack_seconds: float) -> str | None:
     if state.strict_order:
-        return (f"'{state.name}' is declared `order strict`: packets may overtake each other while a rule of the "
-                "switch is inserted or removed; `order weak` allows it")
+        return (f"{order_clause([state])} refuses rules in the switch: they cannot wait for packets still queued at "
+                "the owner; `order weak` allows them")
     if isinstance(state, MeterState) and state.exact:
         return (f"'{state.name}' is declared `exact`: a meter of the switch counts in its own steps; `approx` allows "
                 "it")

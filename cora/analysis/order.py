@@ -9,8 +9,9 @@ as soon as any of these packets uses a map or meter with `order strict`. Drops a
 from __future__ import annotations
 
 import operator
+import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from typing import Any
@@ -36,6 +37,7 @@ from cora.ir.nodes import (
     MeterState,
     Program,
     Select,
+    State,
     Store,
     Switch,
     Terminator,
@@ -45,6 +47,8 @@ from cora.ir.nodes import (
     result_of,
     successors,
 )
+from cora.ir.source_text import lines_of
+from cora.ir.span import Span
 from cora.ir.types import Bool
 
 # Header fields that all packets of a flow share, by header; `l4` are the ports of TCP and UDP.
@@ -93,6 +97,17 @@ class _End:
 def ordered_ends(program: Program, *, weak: bool = False) -> tuple[OrderedEnds, ...]:
     """Groups of blocks that have to be at one place. ``weak``: those of `order weak` states instead of strict ones."""
     return _Ways(program).groups(weak)
+
+
+def order_clause(states: Iterable[State]) -> str:
+    """What asks for order, in the user's words: ``order strict of 'conns' (line 54)``."""
+    return "`order strict` of " + " and ".join(f"'{s.name}' (line {_order_line(s.span)})" for s in states)
+
+
+def _order_line(span: Span) -> int:
+    """The line that says so in the declaration of a map or meter; its first one where none does."""
+    lines = lines_of(span.file)[span.line - 1 : span.end_line]
+    return next((span.line + i for i, text in enumerate(lines) if re.search(r"\border\s+strict\b", text)), span.line)
 
 
 class _Ways:

@@ -52,7 +52,8 @@ def latency(unloaded_ns: float, demands: Mapping[str, float], resources: Iterabl
     """Mean latency in nanoseconds of a packet at ``rate`` packets per second.
 
     Below saturation each demanded resource is M/M/c with its ``servers`` (times ``cores`` where it scales). Where a
-    resource is saturated the packet sees its full buffer: room / capacity; infinite if it has none.
+    resource is saturated the packet sees its full buffer: room / capacity; infinite if it has none, and where there is
+    nothing of the resource (no cores).
     """
     service = queueing = full = 0.0
     saturated: str | None = None
@@ -61,6 +62,9 @@ def latency(unloaded_ns: float, demands: Mapping[str, float], resources: Iterabl
         if demand <= 0:
             continue
         capacity = r.rate * (cores if r.scales else 1) / demand
+        if not capacity:
+            saturated, full = r.name, math.inf
+            continue
         servers = r.servers * (cores if r.scales else 1)
         each = servers / capacity * 1e9
         if rate < capacity:

@@ -15,6 +15,7 @@ import numpy as np
 
 from cora.analysis.accesses import Access, AccessRates, components_of
 from cora.analysis.demand import check_profile, expiries_per_packet
+from cora.analysis.order import order_clause
 from cora.analysis.prefixes import PrefixGraph, lent_name
 from cora.analysis.profile import Profile
 from cora.ir.nodes import MapState, MeterState, Program, State
@@ -36,7 +37,6 @@ from cora.partition.problem import (
 )
 from cora.partition.variants import WHOLE, Lend, Split, Variant
 from cora.plan.quantities import scaled
-from cora.plan.sources import order_line
 
 
 @dataclass(frozen=True)
@@ -385,8 +385,8 @@ class _Builder:
 
 def order_reason(program: Program, states: Sequence[str]) -> str:
     """Why packets end at one place, in the user's words."""
-    names = " and ".join(f"'{name}' (line {order_line(program.state(name).span)})" for name in states)
-    return f"`order strict` of {names} keeps all packets of a flow that are forwarded at one place"
+    clause = order_clause([program.state(name) for name in states])
+    return f"{clause} keeps all packets of a flow that are forwarded at one place"
 
 
 def rules_of(program: Program, target: Target, split: Split) -> int:

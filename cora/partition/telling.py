@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from cora.analysis.accesses import STATE_KINDS
+from cora.analysis.order import OrderedEnds, order_clause, ordered_ends
 from cora.analysis.prefixes import lent_name
 from cora.analysis.sharding import align, sharding_of
-from cora.ir.nodes import State, successors
+from cora.ir.nodes import MapState, MeterState, State, successors
 from cora.models.latency import latency
 from cora.partition import refusing
 from cora.partition.baselines import Aim
@@ -235,7 +236,8 @@ class Teller:
             name, STATE_KINDS[type(state)], decision, place, tier, amount, unit, lent, kept, rates.entry_bytes,
             rates.entries, rates.working_set, _rounded(rates.hottest), {k: _rounded(n) for k, n in counts.items()},
             _rounded(sum(counts.values())), _rounded(rates.updates),
-            self.copy_reason(name) if copies else self.reason(name, moves), moves, source_of(state.span),
+            self.copy_reason(name) if copies else self.reason(name, moves) + self.order_note(state), moves,
+            source_of(state.span),
         )
 
     def copies(self, name: str) -> tuple[Copy, ...]:
@@ -288,6 +290,30 @@ class Teller:
         if not possible and moves:
             return "the only place that can keep it: " + "; ".join(f"{m.place}: {m.reason}" for m in moves)
         return elsewhere if moves else "the target has one place only"
+
+    def order_note(self, state: State) -> str:
+        """What its declaration of order means here; empty where it changes nothing."""
+        if not isinstance(state, MapState | MeterState):
+            return ""
+        program, prices = self.instance.program, self.instance.prices
+        groups = prices.ordered if state.strict_order else ordered_ends(program, weak=True)
+        ends = [self.ends_of(g) for g in groups if state.name in g.states]
+        if state.strict_order:
+            told = " or ".join(self.name(p) for p in sorted(set().union(*ends)))
+            return f"; {order_clause([state])}: packets of a flow are forwarded at one place, {told}" if told else ""
+        apart = next((e for e in ends if len(e) > 1), None)
+        if apart is None:
+            return ""
+        places = " and ".join(self.name(p) for p in sorted(apart))
+        return f"; `order weak`: packets of a flow are forwarded at {places} and may overtake each other"
+
+    def ends_of(self, group: OrderedEnds) -> set[int]:
+        """Where packets of a flow are forwarded, but for lent entries whose packets wait for those handed on."""
+        split = self.split
+        waits = split is not None and split.mode == "resume" and not group.passed & set(split.components)
+        return {place for place, n in zip(self.placement.nodes, self.instance.graph.nodes, strict=True)
+                if n.piece.last and n.label in group.blocks and not (
+                    waits and n.lent and split is not None and place == split.near)}
 
     def split_reason(self, name: str) -> str:
         """Which packets stay near the wire and why the others do not."""

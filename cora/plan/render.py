@@ -156,8 +156,9 @@ def _tables(plan: Plan) -> list[Table]:
 
 
 def _where(s: StatePlacement) -> str:
-    """Where a state is kept: all its copies, or its owner."""
-    return " + ".join(f"{c.place}/{c.tier}" for c in s.copies) or f"{s.place}/{s.tier}"
+    """Where a state is kept: all its copies, or its owner and where its entries are lent to."""
+    kept = " + ".join(f"{c.place}/{c.tier}" for c in s.copies) or f"{s.place}/{s.tier}"
+    return kept if s.lent is None else f"split: {kept}, lent to {s.lent.place}/{s.lent.tier}"
 
 
 def _alternative(plan: Plan, other: Alternative) -> Row:

@@ -54,3 +54,13 @@ def test_saturation_without_a_buffer_has_no_bound() -> None:
 
 def test_unused_resources_add_nothing() -> None:
     assert latency(7.0, {}, [Resource("x", 1e6, "op", "nic")], 2e6).total == 7.0
+
+
+def test_without_cores_a_packet_waits_for_ever() -> None:
+    core = Resource("core", 1e9, "ns", "host", scales=True)
+    link = Resource("link", 1e9, "bit", "nic")
+    found = latency(100.0, {"core": 10.0, "link": 1.0}, [core, link], 1e6, cores=0)
+    assert found.total == math.inf
+    assert found.saturated == "core"
+    # What is not used need not be there.
+    assert latency(100.0, {"link": 1.0}, [core, link], 1e6, cores=0).total < 102

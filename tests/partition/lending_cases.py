@@ -45,8 +45,8 @@ TRACKED = """nf tracked {
 """
 
 
-def tracked() -> Program:
-    return run_pipeline(loads(TRACKED, "tracked.nf"), STANDARD)
+def tracked(order: str = "weak") -> Program:
+    return run_pipeline(loads(TRACKED.replace("order weak", f"order {order}"), "tracked.nf"), STANDARD)
 
 
 class LendingTarget(FakeTarget):
