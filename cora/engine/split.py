@@ -40,7 +40,7 @@ from cora.errors import Kind, fail
 from cora.ir.nodes import CounterState, State, reasons_of
 from cora.ir.parts import Split
 
-# The order of cora_statistic in split.h.
+# The order of cora_statistic in wire.h.
 STATISTICS = ("fast", "punted", "waited", "lent", "used", "recalled", "asked", "evicted", "refused", "stalled",
               "overtaken", "left", "stray", "peak")
 # The order of cora_fault in place_state.h: build-time faults, for tests of the verification only.

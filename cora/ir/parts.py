@@ -47,7 +47,7 @@ Role = Literal["whole", "copy", "owner", "lent"]
 
 # XDP metadata, the narrowest way between two places of any target, carries at most this.
 PUNT_LIMIT = 252
-# What every punt header carries besides live values; `struct cora_punt_head` of cora/emit/runtime/split.h.
+# What every punt header carries besides live values; `struct cora_punt_head` of cora/emit/runtime/wire.h.
 PUNT_FIXED = 96
 _REFERENCE_BYTES = 4
 
