@@ -196,7 +196,7 @@ def verify(plan: Plan, program: Program, traffic: Sequence[PathLike] = (), *, po
     from cora.runtime.verify import captured
     from cora.runtime.verify import verify as run
 
-    split = parts_of(plan, program)
+    split = parts_of(plan, program, returning=True)
     warnings: list[str] = []
     with ExitStack() as stack:
         found = []

@@ -360,6 +360,8 @@ class _Builder:
         flow that were handed on are through. A packet that does not meet the entry cannot make them wait.
         """
         near = -1 if self.split is None else self.split.near
+        if self.variant.returns:
+            yield from self.one_stretch()
         for group in self.prices.ordered:
             found = [i for i, n in enumerate(self.graph.nodes) if n.piece.last and n.label in group.blocks]
             waits = self.split is not None and not group.passed & set(self.split.components) and (
@@ -369,6 +371,14 @@ class _Builder:
             if found:
                 yield Together(tuple(kept or lent[:1]), tuple(lent if kept else lent[1:]), near,
                                order_reason(self.program, group.states))
+
+    def one_stretch(self) -> Iterator[Together]:
+        """All code of a component before the host, or all behind it: a packet that comes back would meet the table
+        after packets that arrived later, and have it otherwise than the unsplit program has.
+        """
+        for home, units in self.frame.homes.items():
+            if len(units) > 1:
+                yield Together(units, (), -1, f"all code that uses {home} is in one stretch of a packet's way")
 
     def is_strict(self, component: str) -> bool:
         return all(s.strict_order for s in self.program.states

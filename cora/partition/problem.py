@@ -55,7 +55,7 @@ class Option:
 
 @dataclass(frozen=True)
 class WholeState:
-    """A state kept at one physical place, where all ``units`` that touch it have to be (in either stretch there).
+    """A state kept at one physical place, where all ``units`` that touch it have to be.
 
     A lent table is one too; its ``units`` are those of the packets whose flow is lent.
     """
@@ -94,7 +94,8 @@ class Order:
 
 @dataclass(frozen=True)
 class Together:
-    """Units that are at one virtual place (`order strict`): packets of a flow end in them.
+    """Units that are at one virtual place: packets of a flow end in them (`order strict`), or they use one component
+    where packets may come back from the host.
 
     ``lent``: units that may be at place ``near`` instead, where packets wait for those that others took over.
     ``reason``: why, for messages.

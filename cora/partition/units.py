@@ -3,8 +3,7 @@
 Forced together: all code that touches one component of state; then whatever lies on a cycle between such groups, since
 packets only move away from the wire. Contracted: code the profile never saw follows the only unit it is reached from,
 if it may run wherever that may; and runs of stateless code without an observed decision between them stay together when
-the target allows both in the same places. Where packets may return from the host, code of one component may be in
-either stretch of their way, so that each node of it stays a unit.
+the target allows both in the same places.
 """
 
 from __future__ import annotations
@@ -79,8 +78,7 @@ class _Grouping:
         self.allowed = [row.copy() for row in instance.problem.allowed]
         self.leader = list(range(len(self.nodes)))
         self.stateful = {i for i, n in enumerate(self.nodes) if n.accesses or n.home is not None}
-        if not instance.variant.returns:
-            self.join_components()
+        self.join_components()
         # Where packets of a flow end is decided for all of them; a unit that may be near the wire has to be free to.
         self.ending = {u for group in instance.problem.together for u in (*group.units, *group.lent)}
         self.join_ends()

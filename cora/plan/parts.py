@@ -12,7 +12,7 @@ from cora.analysis.prefixes import FOUND, Piece, lent_outcome, pieces_of, second
 from cora.errors import CoraError, Kind, fail
 from cora.ir.hashing import program_hash
 from cora.ir.nodes import Jump, Lookup, MapState, MeterState, Police, Program, successors
-from cora.ir.parts import Lending, Role, Split
+from cora.ir.parts import Lending, Role, Split, states_of
 from cora.partition.copies import copied_states
 from cora.plan.document import BlockPlacement, Plan, StatePlacement
 
@@ -20,8 +20,16 @@ from cora.plan.document import BlockPlacement, Plan, StatePlacement
 _Key = tuple[str, int, tuple[str, ...] | None, str, bool]
 
 
-def parts_of(plan: Plan, program: Program) -> Split:
+# A place that packets pass once more on their way back from the host is a part of its own, by this name.
+RETURN = "{} again"
+
+
+def parts_of(plan: Plan, program: Program, *, returning: bool = False) -> Split:
     """The parts of a plan's places.
+
+    Where packets come back from the host and ``returning`` is asked for, what runs behind the host is one more part,
+    the last one, named by `RETURN`: it is at the card, but packets get there behind the host. The two parts of the
+    card share only counters and read-only tables.
 
     Raises:
         CoraError: `Kind.BAD_PLAN` where the plan is of another program, or does not say what it must;
@@ -31,6 +39,11 @@ def parts_of(plan: Plan, program: Program) -> Split:
         raise fail(Kind.BAD_PLAN, f"the plan is of another program than {program.name} as it is now",
                    span=program.span, hint="give the program the plan was made of, with the same --set values, or plan "
                                            "again")
+    back = next((b for b in plan.blocks if b.leg), None)
+    if back is not None and not returning:
+        raise fail(Kind.BAD_PLAN, f"packets come back to {back.place} from the host (block {back.block}); this can be "
+                   "verified, but is not built yet", span=program.span,
+                   hint="plan with --forbid of the states behind the host on the card, so that packets stay at the host")
     return _Reader(plan, program).split()
 
 
@@ -48,6 +61,11 @@ class _Reader:
         self.anchors = {label for s in chosen for label in s.anchors if s.mode == "resume"}
         self.restarts = any(s.mode == "restart" for s in chosen)
         self.pieces = self.cut()
+        back = {b.place for b in plan.blocks if b.leg}
+        # Places by the order in which packets pass them.
+        self.places = (*plan.places, *(RETURN.format(name) for name in sorted(back)))
+        if len(back) > 1 or (back and len(plan.places) < 2) or back - set(plan.places[-2:-1]):
+            raise self.bad(f"packets come back to {' and '.join(sorted(back))}, and not to the card alone")
         self.place = {name: i for i, name in enumerate(plan.places)}
         self.order = {b.label: i for i, b in enumerate(program.blocks)}
         self.rows = sorted((self.row(b) for b in plan.blocks), key=self.rank)
@@ -78,7 +96,7 @@ class _Reader:
             raise self.bad("its states are not those of the program")
         roles = {s.name: dict(self.roles(s)) for s in self.plan.states}
         lendings = [item for s in self.plan.states if (item := self.lending(s)) is not None]
-        return split_of(self.program, self.plan.places, nodes, roles, lendings)
+        return split_of(self.program, self.places, nodes, roles, lendings)
 
     @staticmethod
     def behind_the_wire(nodes: list[PlacedNode]) -> list[PlacedNode]:
@@ -95,14 +113,12 @@ class _Reader:
                     hint="make the plan again with this version of cora")
 
     def row(self, block: BlockPlacement) -> _Row:
-        if block.leg:
-            raise self.bad(f"packets come back to {block.place} from a later place (block {block.block}), which parts "
-                           "in one process do not do yet")
         key: _Key = (block.block, block.part, block.history, block.via, block.lent)
         pieces = self.pieces.get(block.block, ())
         if not 0 <= block.part < len(pieces):
             raise self.bad(f"the program has no block {block.block} with a part {block.part}")
-        return _Row(key, self.place[block.place], pieces[block.part])
+        place = len(self.plan.places) if block.leg else self.place[block.place]
+        return _Row(key, place, pieces[block.part])
 
     def rank(self, row: _Row) -> tuple[int, int, bool, bool, tuple[str, ...], str]:
         label, part, history, via, lent = row.key
@@ -183,14 +199,33 @@ class _Reader:
             yield 0, "copy"
         if state.decision in ("replicated", "partial"):
             for copy in state.copies:
-                yield self.at(copy.place), "copy"
+                yield from ((place, "copy") for place in self.stretches(copy.place))
             return
         declared = self.program.state(state.name)
         if state.decision == "split" and state.lent is not None and isinstance(declared, MapState | MeterState):
             yield self.at(state.place), "owner"
             yield self.at(state.lent.place), "lent"
             return
-        yield self.at(state.place), "whole"
+        yield from self.whole(state)
+
+    def whole(self, state: StatePlacement) -> Iterator[tuple[int, Role]]:
+        """Kept once: in the stretch of the packets' way in which it is used."""
+        stretches = self.stretches(state.place)
+        if len(stretches) == 1 or state.name in copied_states(self.program):
+            yield from ((place, "copy" if len(stretches) > 1 else "whole") for place in stretches)
+            return
+        component = components_of(self.program)
+        used = {row.place for row in self.rows for node in (*row.piece.block.instructions, row.piece.block.terminator)
+                for name in states_of(node) if component[name] == component[state.name]} & set(stretches)
+        if len(used) > 1:
+            raise self.bad(f"packets use {state.name} both before and after the host, so that those that come back would "
+                           "meet it after later ones")
+        yield min(used, default=stretches[0]), "whole"
+
+    def stretches(self, place: str) -> tuple[int, ...]:
+        """The parts of a place."""
+        back = (len(self.plan.places),) if RETURN.format(place) in self.places else ()
+        return (self.at(place), *back)
 
     def at(self, place: str) -> int:
         if place not in self.place:

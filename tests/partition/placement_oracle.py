@@ -193,12 +193,18 @@ def _states_are_legal(placement: Placement) -> bool:
         if not isinstance(amount, int):
             return False
         filled[spot] += amount
+    stretches: dict[str, set[int]] = defaultdict(set)
     for number, node in enumerate(instance.graph.nodes):
         for table, kind in node.accesses:
+            if table not in placement.copies:
+                # Packets that came back from the host would meet it after later ones.
+                stretches[table].add(placement.assignment.places[number])
             spot = placement.spot_of(table, number)
             if not isinstance(target.access(program, program.state(state_of(table)), kind, *spot,
                                             instance.rates[table]), dict):
                 return False
+    if any(len(places) > 1 for places in stretches.values()):
+        return False
     return all(filled[p, t.name] <= t.capacity for p, place in enumerate(target.places) for t in place.tiers)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import cora
+from cora.errors import CoraError
 from cora.frontends.nf import loads
 from cora.ir.passes.pipeline import STANDARD, run_pipeline
 from cora.plan.parts import parts_of
@@ -67,3 +68,62 @@ def test_a_plan_that_runs_nothing_at_the_wire_runs(tmp_path: Path, place: str, p
     assert [bool(p.program.blocks) for p in split.parts].index(True) == 0
     assert len(split.parts[passing].program.blocks) > 5 > len(split.parts[0].program.blocks)
     assert cora.verify(moved, program, [capture], seeds=2, packets=500).difference is None
+
+
+# Two tables after each other, the first one pinned to the host and the second one to the card.
+TWO = """nf two {
+  port inside: wire; port outside: wire;
+  map first { entry { src: ipv4 } key k = (src); timeout 60s; capacity 300; full reject; order weak; }
+  pool ports: u16 in 2000..2100;
+  map second {
+    entry { src: ipv4, at: u16 = alloc ports } key k = (src); timeout 60s; capacity 80; full reject; order weak;
+  }
+  counter all;
+  fragments drop; unparsed drop;
+  on inside(p: eth/ipv4/udp) {
+    count all;
+    lookup first.k[(p.ip.src)] {
+      hit e { touch e; }
+      miss { insert first { src: p.ip.src } { ok e { } full { drop "first full"; } } }
+    }
+    lookup second.k[(p.ip.src)] {
+      hit e { touch e; count all; p.l4.sport = e.at; forward outside; }
+      miss { insert second { src: p.ip.src } { ok e { p.l4.sport = e.at; forward outside; } full { drop "full"; } } }
+    }
+  }
+  on outside(p: eth/ipv4/udp) { forward inside; }
+}"""
+
+
+def test_packets_that_come_back_from_the_host_are_verified(tmp_path: Path) -> None:
+    program = run_pipeline(loads(TWO, "two.nf"), STANDARD)
+    capture = tmp_path / "made.pcap"
+    cora.traffic({"packets": "3k", "flows": "150", "replies": "0"}, capture)
+    plan = cora.plan(program, cora.profile(program, capture), "agilio-cx", cores=2,
+                     pin=["first=host", "second=nic"])
+    back = [b for b in plan.blocks if b.leg]
+    assert back and {b.place for b in back} == {"nic"}
+    split = parts_of(plan, program, returning=True)
+    assert [(p.place, p.roles.get("first"), p.roles.get("second"), p.roles.get("ports")) for p in split.parts] == [
+        ("nic", None, None, None), ("host", "whole", None, None), ("nic again", None, "whole", "whole")]
+    found = cora.verify(plan, program, [capture], seeds=3, packets=2000)
+    assert found.difference is None
+    assert found.statistics.punted > 3000
+    with pytest.raises(CoraError, match="come back to nic from the host"):
+        parts_of(plan, program)
+
+
+def test_a_table_on_both_sides_of_the_host_is_no_plan(tmp_path: Path) -> None:
+    program = run_pipeline(loads(TWO, "two.nf"), STANDARD)
+    capture = tmp_path / "made.pcap"
+    cora.traffic({"packets": "1k", "flows": "50", "replies": "0"}, capture)
+    plan = cora.plan(program, cora.profile(program, capture), "agilio-cx", cores=2,
+                     pin=["first=host", "second=nic"])
+    using = {b.label for b in program.blocks if getattr(b.terminator, "state", "") == "first"}
+    card = next(s for s in plan.states if s.name == "second")
+    states = tuple(replace(s, place=card.place, tier=card.tier) for s in plan.states)
+    first = min(using)
+    broken = replace(plan, states=states, blocks=tuple(replace(b, place="nic", leg=int(b.block != first))
+                                                       for b in plan.blocks))
+    with pytest.raises(CoraError, match="both before and after the host"):
+        parts_of(broken, program, returning=True)
