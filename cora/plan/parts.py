@@ -41,9 +41,11 @@ def parts_of(plan: Plan, program: Program, *, returning: bool = False) -> Split:
                                            "again")
     back = next((b for b in plan.blocks if b.leg), None)
     if back is not None and not returning:
+        there = [s.name for s in plan.states if s.place == back.place and s.decision == "whole"]
         raise fail(Kind.BAD_PLAN, f"packets come back to {back.place} from the host (block {back.block}); this can be "
                    "verified, but is not built yet", span=program.span,
-                   hint="plan with --forbid of the states behind the host on the card, so that packets stay at the host")
+                   hint="plan so that packets stay at the host: " + " ".join(
+                       f"--forbid {name}={back.place}" for name in there))
     return _Reader(plan, program).split()
 
 
@@ -218,8 +220,8 @@ class _Reader:
         used = {row.place for row in self.rows for node in (*row.piece.block.instructions, row.piece.block.terminator)
                 for name in states_of(node) if component[name] == component[state.name]} & set(stretches)
         if len(used) > 1:
-            raise self.bad(f"packets use {state.name} both before and after the host, so that those that come back would "
-                           "meet it after later ones")
+            raise self.bad(f"packets use {state.name} both before and after the host, so that those that come back "
+                           "would meet it after later ones")
         yield min(used, default=stretches[0]), "whole"
 
     def stretches(self, place: str) -> tuple[int, ...]:
