@@ -66,12 +66,15 @@ class Kind(Enum):
     PLAN_VERSION = (502, "plan-version")
     PLAN_INPUTS = (503, "plan-of-other-inputs")
     BAD_BUDGET = (504, "bad-budget")
+    NOT_BUILDABLE = (505, "not-buildable")
+    BAD_BUILD = (506, "bad-build")
 
     NO_COMPILER = (601, "no-c-compiler")
     COMPILER_FAILED = (602, "c-compiler-failed")
     ENGINE_LIMIT = (603, "engine-limit")
     CACHE_UNWRITABLE = (604, "cache-unwritable")
     MISSING_LIBRARY = (605, "missing-library")
+    MISSING_TOOL = (606, "missing-tool")
 
     BAD_FLAG = (701, "bad-flag")
     CANNOT_WRITE = (702, "cannot-write")

@@ -23,6 +23,7 @@ FORBIDDEN = {
     "partition": ("cora.cli", "cora.backends", "cora.runtime", "cora.emit", "cora.engine"),
     "report": ("cora.cli", "cora.backends", "cora.runtime", "cora.emit", "cora.engine"),
     "explain": ("cora.cli", "cora.backends", "cora.runtime", "cora.emit", "cora.engine"),
+    "build": ("cora.cli", "cora.backends", "cora.runtime"),
     "plan": ("cora.cli", "cora.backends", "cora.runtime", "cora.emit", "cora.engine"),
 }
 
