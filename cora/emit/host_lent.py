@@ -163,7 +163,11 @@ def _functions(table: OwnerMap | LentMap | OwnerMeter | LentMeter, timeout: str,
         due = [f"    uint64_t deadline = {t}_deadline(E, at);", f"    cora_expiry_move(&E->{t}.expiry, at, deadline);",
                "    E->core.next_due = cora_min64(E->core.next_due, deadline);"] if ageing else []
         return [*lines, f"CORA_COLD void {t}_apply(struct cora_engine *E, uint32_t at, const uint8_t *row)", "{", *head,
-                *(f"    {line}" for line in kept), *due, "}", ""]
+                *(f"    {line}" for line in kept), *due, "}", "",
+                "/* The entry with the key of a row, or CORA_NONE. */",
+                f"CORA_COLD uint32_t {t}_at_row(const struct cora_engine *E, const uint8_t *row)", "{",
+                f"    struct {t}_entry wanted = {{0}}, *e = &wanted;", *(f"    {line}" for line in all_),
+                f"    return {find};", "}", ""]
     return [
         *lines,
         f"CORA_COLD void {t}_apply(struct cora_engine *E, uint32_t at, const uint8_t *row)", "{", *head,

@@ -50,11 +50,16 @@ def emit_split(split: Split) -> dict[str, str]:
     Raises:
         CoraError: `Kind.ENGINE_LIMIT` for what the engine does not take.
     """
-    files = {f"place{p.number}.c": _place(split, p) for p in split.parts}
+    files = {f"place{p.number}.c": emit_place(split, p) for p in split.parts}
     return {**files, "split.c": _world(split)}
 
 
-def _place(split: Split, part: Part) -> str:
+def emit_place(split: Split, part: Part) -> str:
+    """One place as a C file: its tables, its part of the program, and what runs it for the world around it.
+
+    Raises:
+        CoraError: `Kind.ENGINE_LIMIT` for what the engine does not take.
+    """
     host = PartProgram(split, part)
     pieces = [_head(split, host), c._engine(host, ["    struct cora_place place;"]), _promises(), c._tables(host),
               c._life(host), c._rows(host), _interface(split, host), ['#include "place_state.h"'], host.function(),
@@ -191,7 +196,7 @@ def _switch(head: str, cases: Lines, otherwise: str, unused: str) -> Lines:
 
 
 @dataclass(frozen=True)
-class _Travelling:
+class Travelling:
     """A value in a punt header: where it stands behind the fixed part, and how wide it is there."""
 
     value: Value
@@ -199,11 +204,12 @@ class _Travelling:
     size: int
 
 
-def _travelling(values: tuple[Value, ...]) -> Iterator[_Travelling]:
+def travelling(values: tuple[Value, ...]) -> Iterator[Travelling]:
+    """Where each of these values stands."""
     offset = 0
     for value in values:
         size = 4 if isinstance(value.type, EntryRef) else bytes_of(value.type)
-        yield _Travelling(value, offset, size)
+        yield Travelling(value, offset, size)
         offset += size
 
 
@@ -326,7 +332,7 @@ class PartDialect(HostDialect):
 
     def punt(self, node: nodes.Punt) -> Lines:
         out: Lines = ["p->anew = true;"] if self._starts_anew(node) else []
-        items = list(_travelling(node.values))
+        items = list(travelling(node.values))
         for item in items:
             name = self.use(item.value)
             out.append(f"{{ {self._carrier(item)} travels = {self._departing(item, name)}; "
@@ -338,10 +344,10 @@ class PartDialect(HostDialect):
         return [*out, f"p->punt_size = {size};", f"p->punt_to = {place};", f"p->resume = {node.entry};",
                 f"return; /* to {comment(node.place)} */"]
 
-    def _carrier(self, item: _Travelling) -> str:
+    def _carrier(self, item: Travelling) -> str:
         return "uint32_t" if isinstance(item.value.type, EntryRef) else value_type(item.value.type)
 
-    def _departing(self, item: _Travelling, name: str) -> str:
+    def _departing(self, item: Travelling, name: str) -> str:
         type_ = item.value.type
         if not isinstance(type_, EntryRef):
             return name
@@ -353,7 +359,7 @@ class PartDialect(HostDialect):
     def arriving(self, values: tuple[Value, ...]) -> Lines:
         """Reads the values that came with a packet."""
         out: Lines = []
-        for item in _travelling(values):
+        for item in travelling(values):
             name, type_ = self.names.value(item.value), item.value.type
             if item.value not in self.needed:
                 continue

@@ -21,7 +21,17 @@ struct cora_pcap_record {
     uint32_t seconds, nanoseconds, caplen, wirelen;
 };
 
-enum cora_output_mode { CORA_OUTPUT_NONE, CORA_OUTPUT_EVENTS, CORA_OUTPUT_PCAP, CORA_OUTPUT_DIGEST };
+/* CORA_OUTPUT_LIVE: packets leave at once, and nothing is written; only in programs that define CORA_LIVE. */
+enum cora_output_mode {
+    CORA_OUTPUT_NONE, CORA_OUTPUT_EVENTS, CORA_OUTPUT_PCAP, CORA_OUTPUT_DIGEST, CORA_OUTPUT_LIVE
+};
+
+#ifdef CORA_LIVE
+struct cora_core;
+/* Sends a frame from a port; the program around the engine defines it. The frame is the caller's again afterwards, unless
+ * it stands where the program put the arriving packet. */
+static void cora_live_send(struct cora_core *core, uint32_t port, const uint8_t *frame, uint32_t length);
+#endif
 
 /* Per packet the sum of the digests of its events, so that two executions can be compared quickly. */
 struct cora_digests {
@@ -185,6 +195,12 @@ static inline void cora_digest_event(struct cora_digests *d, uint64_t index, uin
 CORA_COLD void cora_write_event(struct cora_core *core, enum cora_event_kind kind, uint64_t index, uint32_t port,
                                 const uint8_t *frame, uint32_t caplen, uint32_t wirelen)
 {
+#ifdef CORA_LIVE
+    if (core->output_mode == CORA_OUTPUT_LIVE) {
+        cora_live_send(core, port, frame, caplen);
+        return;
+    }
+#endif
     if (core->output_mode == CORA_OUTPUT_DIGEST) {
         cora_digest_event(core->digests, index, (uint64_t)kind << 16 | (port + 1u), frame, caplen, wirelen);
         return;

@@ -138,19 +138,18 @@ static void cora_place_arrive(struct cora_engine *E, const struct cora_record *r
 #endif
 }
 
-/* The packet of an item, as its header and values tell; false: the header is not of this program. */
-static inline bool cora_punt_decode(struct cora_engine *E, struct cora_packet *p, struct cora_item *item)
+/* A packet as its punt header and values tell, its frame and the record it stands for; false: the header is not of this
+ * program. */
+static inline bool cora_punt_decode(struct cora_engine *E, struct cora_packet *p, const uint8_t *bytes,
+                                    const struct cora_record *record, uint8_t *frame)
 {
     struct cora_punt_head head;
-    memcpy(&head, item->head, sizeof head);
+    memcpy(&head, bytes, sizeof head);
     if (head.program != CORA_PROGRAM || head.epoch != CORA_EPOCH || head.values > CORA_PUNT_LIMIT - sizeof head)
         return false;
-    cora_begin(E, p, &item->record, item->frame);
-    p->index = item->index;
-    p->flow = item->flow;
+    cora_begin(E, p, record, frame);
     p->now = head.now;
     p->wirelen = head.wirelen;
-    p->caplen = item->caplen;
     p->present = head.present;
     p->l3 = head.l3, p->l4 = head.l4, p->end = head.end;
     p->fragment_start = head.fragment_start, p->fragment_offset = head.fragment_offset;
@@ -165,7 +164,7 @@ static inline bool cora_punt_decode(struct cora_engine *E, struct cora_packet *p
     p->follower = head.flags & CORA_PUNT_FOLLOWER;
     memcpy(p->inherited, head.inherited, sizeof p->inherited);
     p->l4_header = p->follower ? p->inherited : p->data + p->l4;
-    memcpy(p->values, item->head + sizeof head, head.values);
+    memcpy(p->values, bytes + sizeof head, head.values);
     p->punt_size = head.values;
     return true;
 }
@@ -211,11 +210,14 @@ static void cora_place_serve(struct cora_engine *E, struct cora_item *item)
         return;
     }
     struct cora_packet *p = &E->batch.packets[0];
-    if (!cora_punt_decode(E, p, item)) {
+    if (!cora_punt_decode(E, p, item->head, &item->record, item->frame)) {
         cora_count_event(E, CORA_STRAY);
         free(item);
         return;
     }
+    p->index = item->index;
+    p->flow = item->flow;
+    p->caplen = item->caplen;
     cora_place_packet(E, p);
     if (p->punt_to) {
         free(item);

@@ -49,6 +49,15 @@ static inline void cora_pool_give(struct cora_pool *p, uint32_t index)
     p->full[word / 64] &= ~((uint64_t)1 << (word % 64));
 }
 
+/* Values in use. */
+CORA_COLD uint64_t cora_pool_count(const struct cora_pool *p)
+{
+    uint64_t count = 0;
+    for (uint64_t i = 0; i < cora_pool_words(p); i++)
+        count += (uint64_t)__builtin_popcountll(p->used[i]);
+    return count;
+}
+
 /* The first word from `word` on with a free bit, or `words`. */
 static inline uint64_t cora_pool_open_word(const struct cora_pool *p, uint64_t word, uint64_t words)
 {

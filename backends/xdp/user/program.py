@@ -1,0 +1,231 @@
+"""The C text of the user half: the part of the last place, tables that describe it, and cora/emit/runtime/xdp/run.h."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+
+from cora.emit.dialect import Lines
+from cora.emit.headers import present_flag
+from cora.emit.host_lent import OwnerMap
+from cora.emit.names import comment, mask_of
+from cora.emit.part import PartProgram, emit_place, travelling
+from cora.engine.native import packed_config
+from cora.ir.cfg import available_headers
+from cora.ir.nodes import (
+    AclState,
+    CounterState,
+    FragmentState,
+    Hold,
+    LpmState,
+    MapState,
+    MeterState,
+    PoolState,
+    Program,
+    Punt,
+    Reject,
+    State,
+    TrackFragment,
+    Value,
+    reasons_of,
+)
+from cora.ir.parts import PUNT_FIXED, Entry, Part, Split, punt_bytes
+from cora.ir.types import Bool, EntryRef, UInt
+
+# Characters of a plan's digest, and the end of the string.
+DIGEST_ROOM = 65
+
+
+def emit_user(split: Split, config: Mapping[str, int], plan: str, *, sweep_every: int) -> str:
+    """The user half as one C file.
+
+    It is compiled with ``-I <runtime>`` and linked with libbpf and jansson.
+
+    Args:
+        split: two parts, of the kernel and of user space. plan: digest of the plan, hexadecimal.
+        config: configuration values to replace.
+        sweep_every: nanoseconds between two sweeps of the kernel's tables; 0: none of its entries expires.
+
+    Raises:
+        CoraError: `Kind.ENGINE_LIMIT` for what the engine does not take, `Kind.BAD_OVERRIDE` for a bad config value.
+    """
+    part = split.parts[-1]
+    host = PartProgram(split, part)
+    before = [f"#define CORA_PLACES {len(split.parts)}", "#define CORA_LIVE", f'#define CORA_NAME "{file_name(split)}"',
+              f'#define CORA_PLAN "{plan}"', f"#define CORA_DIGEST_ROOM {DIGEST_ROOM}",
+              f"#define CORA_KEEPS_ORIGINAL {int(keeps_original(part.program))}",
+              f"#define CORA_ENTRIES {max((e.number for e in part.entries), default=0)}",
+              f"#define CORA_PUNT_META {punt_meta(split)}", f"#define CORA_SWEEP_EVERY UINT64_C({sweep_every})"]
+    after = [*_names(split.program), *_config(split.program, config), *_states(part, host), *_entries(split, host),
+             *_adopting(split, host), "", '#include "xdp/run.h"']
+    return "\n".join(before) + "\n\n" + emit_place(split, part) + "\n" + "\n".join(after) + "\n"
+
+
+def file_name(split: Split) -> str:
+    """The program's name as part of file names."""
+    return "".join(c if c.isalnum() and c.isascii() else "_" for c in split.program.name)
+
+
+def punt_meta(split: Split) -> int:
+    """Bytes of metadata before every packet that is handed on: one length, since the receiver is told none."""
+    most = max((punt_bytes(_params(p, e)) for p in split.parts for e in p.entries), default=PUNT_FIXED)
+    return (most + 3) // 4 * 4
+
+
+def keeps_original(program: Program) -> bool:
+    """Whether anything asks for packets as they arrived: ICMP errors quote them, held fragments wait as they came."""
+    return any(isinstance(b.terminator, Reject | Hold | TrackFragment) for b in program.blocks)
+
+
+def split_digest(split: Split) -> str:
+    """Stands for a plan where parts were made without one."""
+    return hashlib.sha256(str(split).encode()).hexdigest()
+
+
+def _params(part: Part, entry: Entry) -> tuple[Value, ...]:
+    return next(b.params for b in part.program.blocks if b.label == entry.label)
+
+
+def _text(value: str) -> str:
+    """A C string. Names are printable; what is not ASCII stands as octal escapes of its UTF-8 bytes."""
+    plain = json.dumps(value, ensure_ascii=False)[1:-1]
+    return '"' + "".join(c if c.isascii() else "".join(f"\\{b:03o}" for b in c.encode()) for c in plain) + '"'
+
+
+def _names(program: Program) -> Lines:
+    ports = ", ".join(_text(p.name) for p in program.ports)
+    reasons = ", ".join(_text(r) for r in reasons_of(program))
+    return [f"static const char *const cora_port_names[] = {{{ports}}};",
+            f"static const char *const cora_reason_names[] = {{{reasons or 'NULL'}}};", ""]
+
+
+def _config(program: Program, config: Mapping[str, int]) -> Lines:
+    values = ", ".join(str(b) for b in packed_config(program, config)) or "0"
+    said = ", ".join(f"{c.name} = {config.get(c.name, c.value)}" for c in program.configs)
+    return [f"/* {comment(said or 'no configuration')} */",
+            f"static const uint8_t cora_config_row[] = {{{values}}};", ""]
+
+
+# States.
+
+def _states(part: Part, host: PartProgram) -> Lines:
+    rows = [f"    {{{_text(s.name)}, {_text(_kind(s))}, {_text(part.roles.get(s.name, 'whole'))}, {_capacity(s)}u}},"
+            for s in part.program.states]
+    cases = [f"    case {i}: return {count};" for i, s in enumerate(part.program.states)
+             if (count := _count(host, s)) is not None]
+    return [
+        "/* The states that are here, by number. */",
+        "static const struct {", "    const char *name, *kind, *role;", "    uint32_t capacity;", "} cora_states[] = {",
+        *rows, "    {NULL, NULL, NULL, 0},", "};", "",
+        "/* Entries of a table, values in use of a pool. */",
+        "static uint64_t cora_program_entries(const struct cora_engine *E, uint32_t state)", "{", "    (void)E;",
+        "    switch (state) {", *cases, "    default: return 0;", "    }", "}", "",
+    ]
+
+
+def _kind(state: State) -> str:
+    return {MapState: "map", PoolState: "pool", MeterState: "meter", CounterState: "counter", AclState: "acl",
+            LpmState: "lpm", FragmentState: "fragment"}[type(state)]
+
+
+def _capacity(state: State) -> int:
+    match state:
+        case MapState() | MeterState() | FragmentState():
+            return state.capacity
+        case PoolState() | CounterState():
+            return state.size
+    return len(state.entries)
+
+
+def _count(host: PartProgram, state: State) -> str | None:
+    name = host.dialect.names.state(state.name)
+    match state:
+        case MapState() | MeterState():
+            return f"E->{name}.slots.count"
+        case PoolState():
+            return f"cora_pool_count(&E->{name})"
+        case FragmentState():
+            return f"E->trackers[{host.dialect.trackers.index(state.name)}].slots.count"
+        case AclState() | LpmState():
+            return f"{len(state.entries)}"
+    return None
+
+
+def _adopting(split: Split, host: PartProgram) -> Lines:
+    """Entries that a killed user half had lent come back as the kernel half has them."""
+    cases: Lines = []
+    functions: Lines = []
+    for table in host.lent_tables():
+        pools = table.state.allocs if isinstance(table, OwnerMap) else ()
+        marks = [f"    cora_pool_mark(&E->{host.dialect.names.state(a.pool)}, E->{table.table}.entries[at].pool_{i});"
+                 for i, a in enumerate(pools)]
+        functions += [
+            f"static bool {table.table}_adopt(struct cora_engine *E, const uint8_t *row)", "{",
+            f"    if (!{table.table}_load(E, row))", "        return false;",
+            f"    uint32_t at = {table.table}_at_row(E, row);", "    (void)at;", *marks, "    return true;", "}", ""]
+        cases.append(f"    case {table.number}: return {table.table}_adopt(E, row);")
+    return [*functions,
+            "/* Makes an entry of a lending from its row; false: it does not fit. */",
+            "static bool cora_program_adopt(struct cora_engine *E, uint32_t lending, const uint8_t *row)", "{",
+            "    (void)E, (void)row;", "    switch (lending) {", *cases, "    default: return false;", "    }", "}"]
+
+
+# Entries.
+
+def _entries(split: Split, host: PartProgram) -> Lines:
+    part = split.parts[-1]
+    by_number = {e.number: e for e in part.entries}
+    last = max(by_number, default=0)
+    present, sizes = ["0"], ["0"]
+    for number in range(1, last + 1):
+        entry = by_number.get(number)
+        flags = sorted(present_flag(h) for h in _headers(split, part, entry)) if entry else []
+        present.append(" | ".join(flags) or "0")
+        sizes.append(str(punt_bytes(_params(part, entry)) - PUNT_FIXED if entry else 0))
+    cases: Lines = []
+    for entry in part.entries:
+        checks = list(_ranges(part, entry, host))
+        if checks:
+            cases += [f"    case {entry.number}:", *(f"        {c}" for c in checks), "        return true;"]
+    return [
+        f"static const uint32_t cora_entry_present[] = {{{', '.join(present)}}};",
+        f"static const uint8_t cora_entry_size[] = {{{', '.join(sizes)}}};", "",
+        "/* Whether values that came with a packet are such as the program can have made. */",
+        "static bool cora_entry_fits(uint32_t entry, const uint8_t *values)", "{", "    (void)values;",
+        "    switch (entry) {", *cases, "    default: return true;", "    }", "}", "",
+    ]
+
+
+def _headers(split: Split, part: Part, entry: Entry) -> frozenset[str]:
+    """Headers that every packet has that comes to an entry."""
+    found: frozenset[str] | None = None
+    for source in split.parts[:part.number]:
+        known = available_headers(source.program)
+        for block in source.program.blocks:
+            node = block.terminator
+            if isinstance(node, Punt) and node.place == part.place and node.entry == entry.number:
+                here = known.get(block.label, frozenset())
+                found = here if found is None else found & here
+    return frozenset() if entry.anew else found or frozenset()
+
+
+def _ranges(part: Part, entry: Entry, host: PartProgram) -> Iterator[str]:
+    """Statements that refuse values which fill more bits than their type has, or name an entry that no table has."""
+    for item in travelling(_params(part, entry)):
+        most = _most(host, item.value.type)
+        if most is None or most + 1 >= 1 << 8 * item.size:
+            continue
+        type_ = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t", 16: "cora_u128"}[item.size]
+        value = f"(((cora_u128){most >> 64:#x}u << 64) | {most & (1 << 64) - 1:#x}u)" if most >> 64 else f"{most:#x}u"
+        yield (f"{{ {type_} v; memcpy(&v, values + {item.offset}, {item.size}); if (v > {value}) return false; }}"
+               f" /* {comment(item.value.name)} */")
+
+
+def _most(host: PartProgram, type_: Bool | UInt | EntryRef) -> int | None:
+    if not isinstance(type_, EntryRef):
+        return mask_of(type_)
+    state = host.program.state(type_.state)
+    if isinstance(state, AclState | LpmState):
+        return max(0, len(state.entries) - 1)
+    return state.capacity - 1 if isinstance(state, MapState) else None
