@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from cora.partition.baselines import NAMES, Aim, Rules, baseline
+from cora.partition.certificates import Shared
 from cora.partition.evaluate import ROOM, host_cycles, load_of, throughput, uses_host
 from cora.partition.fast import Task, quick
 from cora.partition.instance import Instance, build
@@ -135,6 +136,7 @@ class Chooser:
             or the most throughput, by its number in ``splits``. compared: how many variants were.
         floors: what is proven of the variant that was looked at first.
         warm: a placement of one of the cases to begin with.
+        shared: what the searches found out for each other.
     """
 
     prices: Prices
@@ -148,6 +150,7 @@ class Chooser:
     compared: int = 1
     floors: list[Floor] = field(default_factory=list)
     warm: Placement | None = None
+    shared: Shared = field(default_factory=Shared)
 
     @cached_property
     def whole(self) -> Case:
@@ -228,7 +231,7 @@ class Chooser:
             at_hand += [(i, c.units.gathered(self.warm.assignment)) for i, c in enumerate(cases)
                         if c.instance is self.warm.instance]
         return Optimiser(problems, self.asked.solver, max(self.asked.rest, 0.0), self.asked.wishes(self.aim.rate),
-                         [*known, *at_hand], floors=floors or {})
+                         [*known, *at_hand], floors=floors or {}, shared=self.shared)
 
     def best(self) -> Chosen | None:
         """The best plan, None when it is proven that there is none.

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from cora.partition.problem import Assignment, CodeStore, Edge, Problem, Together
+from cora.partition.problem import Assignment, CodeStore, Edges, Problem, Together
 
 
 def where_units_may_be(problem: Problem) -> NDArray[np.bool_]:
@@ -58,7 +58,7 @@ def _once(numbers: Iterable[int]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(int(n) for n in numbers))
 
 
-def _edges(problem: Problem, of: NDArray[np.intp]) -> tuple[Edge, ...]:
+def _edges(problem: Problem, of: NDArray[np.intp]) -> Edges:
     ends = of[problem.ends]
     between = np.flatnonzero(ends[0] != ends[1])
     key = ends[0, between] * (int(of.max(initial=0)) + 1) + ends[1, between]
@@ -68,9 +68,7 @@ def _edges(problem: Problem, of: NDArray[np.intp]) -> tuple[Edge, ...]:
     np.add.at(cross, where, problem.cross[between])
     np.add.at(visit, where, problem.visit[between])
     np.logical_and.at(crossable, where, problem.crossable[between])
-    pairs = np.divmod(unique, int(of.max(initial=0)) + 1)
-    return tuple(Edge(int(s), int(t), cross[i], crossable[i], visit[i])
-                 for i, (s, t) in enumerate(zip(*pairs, strict=True)))
+    return Edges(np.array(np.divmod(unique, int(of.max(initial=0)) + 1)), cross, crossable, visit)
 
 
 def expand(assignment: Assignment, groups: Sequence[int]) -> Assignment:

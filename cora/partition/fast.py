@@ -380,7 +380,7 @@ def lagrangian(problem: Problem, prices: _Relaxed, task: Task) -> float:
         entries = slice(program.start[row], program.start[row + 1])
         np.add.at(objective, program.index[entries], price * program.value[entries])
         total -= price * float(program.row_upper[row])
-    kept = np.setdiff1d(np.arange(model.structure), model.room_rows[model.room_rows >= 0])
+    kept = np.setdiff1d(np.arange(model.structure.rows), model.room_rows[model.room_rows >= 0])
     outcome = Highs(only_rows(program, kept)).run(objective, 60.0, relaxed=True)
     if outcome.status == "infeasible":
         return float("inf")

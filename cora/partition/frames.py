@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,10 +18,20 @@ from numpy.typing import NDArray
 from cora.analysis.accesses import Access
 from cora.analysis.prefixes import Edge, Lent, Node, PrefixGraph, Shape, shape_of
 from cora.ir.nodes import Forward, Reject
-from cora.partition.problem import CodeStore, Vector
+from cora.partition.problem import CodeStore, Together, Vector
 
 if TYPE_CHECKING:
     from cora.partition.prices import Prices
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Nodes in units, for the ends of flows ``of``: per node its unit; and the units' code stores and ends of flows."""
+
+    of: tuple[Together, ...]
+    of_node: tuple[int, ...]
+    code: tuple[CodeStore, ...]
+    together: tuple[Together, ...]
 
 
 @dataclass(frozen=True)
@@ -33,7 +44,7 @@ class Frame:
         crossable: [E, L]; cross: [E, L, K + 1], zero where it is not; visit: [L, K + 1].
         accesses: the nodes of each access, once for every time they make it; users, homes: the nodes of each table and
             of each component.
-        groupings: for `cora.partition.units`, by what else decides them.
+        together: for `cora.partition.instance`, groupings: for `cora.partition.units`, by what else decides them.
     """
 
     shape: Shape
@@ -47,7 +58,35 @@ class Frame:
     users: Mapping[str, tuple[int, ...]]
     homes: Mapping[str, tuple[int, ...]]
     stores: tuple[CodeStore, ...]
-    groupings: dict[tuple[bytes, object], tuple[int, ...]] = field(default_factory=dict)
+    together: dict[object, tuple[Together, ...]] = field(default_factory=dict)
+    groupings: dict[object, Grouping] = field(default_factory=dict)
+
+    @cached_property
+    def last(self) -> Mapping[str, tuple[int, ...]]:
+        """Per block the nodes of its last part."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for number, node in enumerate(self.shape.graph.nodes):
+            if node.piece.last:
+                found[node.label].append(number)
+        return {label: tuple(numbers) for label, numbers in found.items()}
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Per node its name in messages."""
+        return tuple(f"block {n.label}" for n in self.shape.graph.nodes)
+
+    @cached_property
+    def ends_of_edges(self) -> NDArray[np.intp]:
+        """[2, E] sources and targets."""
+        return np.array([(e.source, e.target) for e in self.shape.graph.edges], np.intp).reshape(-1, 2).T
+
+    @cached_property
+    def seen(self) -> NDArray[np.bool_]:
+        """[N] whether packets may come to a node under some budget."""
+        found = np.array([n.packets > 0 for n in self.shape.graph.nodes], np.bool_)
+        node, _, sign = self.shape.nodes
+        found[node[sign > 0]] = True
+        return found
 
     def graph(self, lent: Lent | None) -> PrefixGraph:
         return self.shape.weighted({} if lent is None else lent.paths)

@@ -20,13 +20,13 @@ from cora.analysis.prefixes import PrefixGraph, lent_name
 from cora.analysis.profile import Profile
 from cora.ir.nodes import MapState, MeterState, Program, State
 from cora.models.target import Refusal, Resource, Target, Tier
-from cora.partition import problem as numbers
 from cora.partition.copies import copied_states
 from cora.partition.frames import Frame
 from cora.partition.prices import Prices
 from cora.partition.problem import (
     CopiedState,
     CopyOption,
+    Edges,
     Option,
     Order,
     Problem,
@@ -134,10 +134,10 @@ class _Builder:
             self.prices.resources, self.target.exponent,
             base=self.prices.vector(self.target.wire(self.prices.frame), "the wire"),
             allowed=allowed, cost=np.where(allowed[:, :, None], cost, 0.0),
-            edges=tuple(self.edges()),
+            edges=self.edges(),
             whole=states, copied=copied, orders=tuple(self.orders(states)), stores=self.stores, ceilings=(),
             code=self.frame.stores, physical=self.physical, places=tuple(p.name for p in self.target.places),
-            units=tuple(f"block {n.label}" for n in self.graph.nodes), together=tuple(self.together(allowed)),
+            units=self.frame.names, together=self.together(allowed),
         )
         return Instance(self.program, self.profile, self.target, self.variant, self.graph, problem, self.copied,
                         self.rates, self.counts, tuple(self.prices.refusals.values()), self.prices, self.cheapest,
@@ -246,11 +246,10 @@ class _Builder:
         travel = self.prices.travel
         return self.prices.visit(place) + _times(1 - share, travel(0, place)) + _times(share, travel(self.last, place))
 
-    def edges(self) -> Iterator[numbers.Edge]:
+    def edges(self) -> Edges:
         share = np.array([edge.packets for edge in self.graph.edges])[:, None, None] / self.graph.packets
-        crossable, cross, visit = self.frame.crossable, self.frame.cross * share, self.frame.visit * share
-        for number, edge in enumerate(self.graph.edges):
-            yield numbers.Edge(edge.source, edge.target, cross[number], crossable[number], visit[number])
+        frame = self.frame
+        return Edges(frame.ends_of_edges, frame.cross * share, frame.crossable, frame.visit * share)
 
     # States.
 
@@ -355,19 +354,28 @@ class _Builder:
                 if lent_name(name) in number:
                     yield Order(number[lent_name(name)], number[name])
 
-    def together(self, allowed: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> Iterator[Together]:
-        """Ends of packets of one flow. Those on a lent entry may end near the wire: they wait until packets of their
-        flow that were handed on are through. A packet that does not meet the entry cannot make them wait.
+    def together(self, allowed: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> tuple[Together, ...]:
+        """Ends of packets of one flow: the same for all budgets of a split that agree on what is legal."""
+        split = self.split
+        key = () if split is None else (split.near, split.components), allowed.tobytes()
+        if key not in self.frame.together:
+            self.frame.together[key] = tuple(self.ends(allowed))
+        return self.frame.together[key]
+
+    def ends(self, allowed: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> Iterator[Together]:
+        """Those on a lent entry may end near the wire: they wait until packets of their flow that were handed on are
+        through. A packet that does not meet the entry cannot make them wait.
         """
         near = -1 if self.split is None else self.split.near
         if self.variant.returns:
             yield from self.one_stretch()
         for group in self.prices.ordered:
-            found = [i for i, n in enumerate(self.graph.nodes) if n.piece.last and n.label in group.blocks]
+            found = sorted(i for label in group.blocks for i in self.frame.last.get(label, ()))
             waits = self.split is not None and not group.passed & set(self.split.components) and (
                 self.split.mode == "resume" or all(self.is_strict(c) for c in self.split.components))
             lent = [i for i in found if waits and self.graph.nodes[i].lent and allowed[i, near]]
-            kept = [i for i in found if i not in lent]
+            away = set(lent)
+            kept = [i for i in found if i not in away]
             if found:
                 yield Together(tuple(kept or lent[:1]), tuple(lent if kept else lent[1:]), near,
                                order_reason(self.program, group.states))

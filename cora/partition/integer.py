@@ -12,25 +12,28 @@ every cut holds for all assignments, so bounds stay bounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cora.models.latency import erlang_c
 from cora.models.target import Resource
 from cora.partition.evaluate import demand_of, latency_of, norm, utilisation
-from cora.partition.mixed import GAP, Builder, Floats, Ints, Session, session
+from cora.partition.mixed import GAP, Builder, Floats, Ints, MixedProgram, Session, session
 from cora.partition.problem import Assignment, CopyOption, Option, Problem, Vector
 from cora.partition.solver import Outcome
+from cora.partition.structure import Structure
 
 Goal = Literal["host", "load", "latency"]
 # Coefficients are scaled to about 1; what lies this far below is rounding.
 _TINY = 1e-12
 # Latencies in the program are microseconds.
-_MICRO = 1e-3
+MICRO = 1e-3
+# A relaxed column above this counts as one: a little more than half, so that halves stay near the wire.
+_HALF = 0.501
 
 
 @dataclass(frozen=True)
@@ -80,246 +83,85 @@ def queue_and_slope(resource: Resource, cores: int, offered: float) -> tuple[flo
 class Model:
     """The program of one problem in one setting, in a solver; solved for several goals under several limits."""
 
-    def __init__(self, problem: Problem, setting: Setting, solver: str) -> None:
+    def __init__(self, problem: Problem, setting: Setting, solver: str, structure: Structure | None = None) -> None:
+        """``structure``: the problem's, where it is known already."""
         self.problem = problem
         self.setting = setting
         self.solver = solver
-        self.build = Builder()
         self.spots = len(problem.physical)
-        self.allowed = self._allowed()
-        self._place_columns()
-        self.options = [self.build.add_columns(len(s.options), integer=True) for s in problem.whole]
-        self._edges()
-        self._whole()
-        self._copies()
-        self._orders()
-        self._together()
-        self._visits()
-        self.room_rows = np.full(len(problem.stores) + len(problem.ceilings) + len(problem.code), -1, np.intp)
-        self._groups()
-        if setting.memory:
-            self._stores()
-        self.columns = self.build.columns
-        self.structure = self.build.rows
+        self.structure = made = structure or Structure(problem, setting.cores, setting.memory)
+        self.allowed, self.column, self.fixed = made.allowed, made.column, made.fixed
+        self.options, self.copies, self.accesses = made.options, made.copies, made.accesses
+        self.visits, self.groups = made.visits, made.groups
+        self.columns = made.columns
+        self.build = Builder(made.program)
+        self._stores()
         self._demand()
         self._loads()
-        self.program = program = self.build.program()
-        self.integer = np.flatnonzero(program.integer)
-        self.variables, self.rows = len(program.lower), len(program.row_lower)
-        self.impossible = bool(~self.allowed.any(axis=1).all()) or program.impossible
-        self.session: Session = session(program, solver)
+        self.variables, self.rows = self.build.columns, self.build.rows
+        self.integer = np.flatnonzero(self.structure.program.integer)
+        self.cuts: list[tuple[Ints, Floats, float, float]] = []
 
-    # Where things are.
+    @cached_property
+    def program(self) -> MixedProgram:
+        """All of it but the cuts."""
+        return self.build.program()
 
-    def _allowed(self) -> NDArray[np.bool_]:
-        """[U, L] where units may be once the options of their states are taken into account."""
-        problem = self.problem
-        physical = np.array(problem.physical)
-        allowed = problem.allowed.copy()
-        if self.setting.cores == 0:
-            allowed[:, physical == problem.host] = False
-        for state in problem.whole:
-            if state.units:
-                allowed[list(state.units)] &= np.isin(physical, [o.place for o in state.options])
-        for copied in problem.copied:
-            if copied.users:
-                allowed[list(copied.users)] &= np.isin(physical, [o.place for o in copied.options])
-        return allowed
+    @cached_property
+    def impossible(self) -> bool:
+        """Whether no assignment can be, told without a solver."""
+        return self.structure.impossible or self.program.impossible
 
-    def _place_columns(self) -> None:
-        """a[u,l] for l = 0..L: 1 first, 0 last, in between a column where there is a choice.
+    @cached_property
+    def session(self) -> Session:
+        """The program in the solver, with the cuts so far."""
+        made = session(self.program, self.solver)
+        for cut in self.cuts:
+            made.add_row(*cut)
+        return made
 
-        ``column`` [U, L + 1] has its number, -1 where it is the constant in ``fixed``.
+    def _cut(self, index: Ints, value: Floats, low: float, high: float) -> None:
+        """Add a row that all assignments keep."""
+        self.cuts.append((index, value, low, high))
+        if "session" in self.__dict__:
+            self.session.add_row(index, value, low, high)
+
+    def _stores(self) -> None:
+        """Memories and ceilings: ``filled`` (rows of both, columns, shares of a capacity that they take); and rows for
+        those that could be overfull.
+
+        ``room_rows``: numbers of the rows of stores, ceilings and code stores, -1 where there is none.
         """
-        units = len(self.allowed)
-        self.column = np.full((units, self.spots + 1), -1, np.intp)
-        self.fixed = np.zeros((units, self.spots + 1))
-        self.fixed[:, 0] = 1.0
-        for place in range(1, self.spots):
-            beyond, before = self.allowed[:, place:].any(axis=1), self.allowed[:, :place].any(axis=1)
-            same = beyond & before & ~self.allowed[:, place - 1]
-            new = beyond & before & self.allowed[:, place - 1]
-            self.fixed[beyond & ~before, place] = 1.0
-            self.column[same, place] = self.column[same, place - 1]
-            self.fixed[same, place] = self.fixed[same, place - 1]
-            self.column[new, place] = self.build.add_columns(int(new.sum()), integer=True)
-        for place in range(1, self.spots - 1):
-            choice = (self.column[:, place] >= 0) & (self.column[:, place + 1] >= 0)
-            units_there = np.flatnonzero(choice & (self.column[:, place] != self.column[:, place + 1]))
-            rows = self._rows(len(units_there), low=0.0)
-            self._beyond(rows, units_there, place, 1.0)
-            self._beyond(rows, units_there, place + 1, -1.0)
+        problem = self.problem
+        options: list[Option | CopyOption] = [o for s in problem.whole for o in s.options]
+        options += [o for s in problem.copied for o in s.options]
+        number = np.concatenate([np.zeros(0, np.intp), *self.options, *self.copies])
+        store, amount = np.array([o.store for o in options], np.intp), np.array([o.amount for o in options], float)
+        limits: list[tuple[tuple[int, ...], int]] = [((i,), s.capacity) for i, s in enumerate(problem.stores)]
+        limits += [(c.stores, c.capacity) for c in problem.ceilings]
+        rows = np.full(len(limits), -1, np.intp)
+        found: list[tuple[Ints, Ints, Floats]] = []
+        for i, (members, capacity) in enumerate(limits):
+            there = np.isin(store, members) & (amount > 0)
+            scale = max(capacity, 1)
+            found.append((np.full(int(there.sum()), i), number[there], amount[there] / scale))
+            if self.setting.memory and amount[there].sum() > capacity:
+                row = self._rows(1, high=capacity / scale)
+                rows[i] = row[0]
+                self._entries(row, number[there], amount[there] / scale)
+        self.filled: tuple[Ints, Ints, Floats] = (
+            np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found]),
+            np.concatenate([f[2] for f in found]))
+        self.room = np.array([float(capacity > 0) for _, capacity in limits])
+        self.room_rows = np.concatenate([rows, self.structure.code_rows])
 
     def _rows(self, count: int, low: float = -np.inf, high: float = np.inf) -> Ints:
         return self.build.add_rows(np.full(count, low), np.full(count, high))
-
-    def _beyond(self, rows: Ints, units: Ints, place: int, factor: float) -> None:
-        """Add ``factor * a[u,place]`` of each unit to each row."""
-        column = self.column[units, place]
-        free = column >= 0
-        self.build.add_entries(rows[free], column[free], np.full(int(free.sum()), factor))
-        self.build.add_constants(rows[~free], factor * self.fixed[units[~free], place])
-
-    def _weighted(self, row: Ints, units: Ints, place: int, factors: Floats) -> None:
-        """Add ``factors . a[units,place]`` to one row."""
-        column = self.column[units, place]
-        free = column >= 0
-        self._entries(row, column[free], factors[free])
-        self.build.add_constants(row, np.array([float(factors[~free] @ self.fixed[units[~free], place])]))
-
-    def _at(self, rows: Ints, units: Ints, place: int, factor: float) -> None:
-        """Add ``factor * (1 when u is at a virtual place)``."""
-        self._beyond(rows, units, place, factor)
-        self._beyond(rows, units, place + 1, -factor)
-
-    def _at_physical(self, rows: Ints, units: Ints, place: int, factor: float) -> None:
-        for virtual, physical in enumerate(self.problem.physical):
-            if physical == place:
-                self._at(rows, units, virtual, factor)
 
     def _entries(self, row: Ints, columns: Ints, values: Floats | float) -> None:
         """One row, many columns."""
         filled = np.full(len(columns), values) if isinstance(values, float) else values
         self.build.add_entries(np.repeat(row, len(columns)), columns, filled)
-
-    def _edges(self) -> None:
-        source, target = self.problem.ends
-        for place in range(1, self.spots):
-            together = ~self.problem.crossable[:, place]
-            # Nothing to say where both are decided: constants stand in no row.
-            said = (self.column[source, place] >= 0) | (self.column[target, place] >= 0)
-            said |= self.fixed[target, place] < self.fixed[source, place]
-            said |= together & (self.fixed[target, place] != self.fixed[source, place])
-            rows = self.build.add_rows(np.zeros(int(said.sum())), np.where(together[said], 0.0, np.inf))
-            self._beyond(rows, target[said], place, 1.0)
-            self._beyond(rows, source[said], place, -1.0)
-
-    def _whole(self) -> None:
-        """One option a state; and at each physical place a user is there exactly when an option there is chosen."""
-        states = self.problem.whole
-        if not states:
-            return
-        columns = np.concatenate(self.options)
-        owner = np.repeat(np.arange(len(states)), [len(c) for c in self.options])
-        where = np.array([o.place for s in states for o in s.options], np.intp)
-        one = self._rows(len(states), 1.0, 1.0)
-        self.build.add_entries(one[owner], columns, np.ones(len(columns)))
-        if self.setting.cores == 0:
-            self._entries(self._rows(1, high=0.0), columns[where == self.problem.host], 1.0)
-        users = np.array([u for s in states for u in s.units], np.intp)
-        first = np.cumsum([0, *(len(s.units) for s in states)])
-        for place in dict.fromkeys(self.problem.physical):
-            rows = self._rows(len(users), 0.0, 0.0)
-            self._at_physical(rows, users, place, 1.0)
-            here = where == place
-            times = np.diff(first)[owner[here]]
-            # Each option stands in the rows of all users of its state.
-            start = np.repeat(first[owner[here]] - np.concatenate([[0], np.cumsum(times)[:-1]]), times)
-            of_rows = rows[start + np.arange(len(start))]
-            self.build.add_entries(of_rows, np.repeat(columns[here], times), np.full(len(of_rows), -1.0))
-
-    def _copies(self) -> None:
-        """w[i,o] for user i and option o; y[o] where a place has more than one way, or a copy takes room."""
-        self.copies: list[Ints] = []
-        self.accesses: list[Ints] = []
-        for state in self.problem.copied:
-            users, options = np.array(state.users, np.intp), len(state.options)
-            kept = self.build.add_columns(options, integer=True)
-            used = self.build.add_columns(len(users) * options).reshape(len(users), options)
-            self.copies.append(kept)
-            self.accesses.append(used)
-            rows = self._rows(used.size, low=0.0)
-            self.build.add_entries(rows, np.tile(kept, len(users)), np.ones(used.size))
-            self.build.add_entries(rows, used.ravel(), -np.ones(used.size))
-            where = np.array([o.place for o in state.options])
-            for place in dict.fromkeys(self.problem.physical):
-                rows = self._rows(len(users), 0.0, 0.0)
-                self._at_physical(rows, users, place, -1.0)
-                for option in np.flatnonzero(where == place):
-                    self.build.add_entries(rows, used[:, option], np.ones(len(users)))
-                self._entries(self._rows(1, high=1.0), kept[where == place], 1.0)
-
-    def _orders(self) -> None:
-        """The near one is at p or beyond only if the far one is at p + 1 or beyond."""
-        for order in self.problem.orders:
-            for place in range(len(self.problem.places)):
-                row = self._rows(1, low=0.0)
-                for number, least, factor in ((order.far, place + 1, 1.0), (order.near, place, -1.0)):
-                    there = [o.place >= least for o in self.problem.whole[number].options]
-                    self._entries(row, self.options[number][there], factor)
-
-    def _together(self) -> None:
-        """Units of a group are alike; a lent one is at another place than the near one only where the group is."""
-        for group in self.problem.together:
-            first, *others = group.units
-            for place in range(1, self.spots):
-                rows = self._rows(len(others), 0.0, 0.0)
-                self._beyond(rows, np.array(others, np.intp), place, 1.0)
-                self._beyond(rows, np.full(len(others), first, np.intp), place, -1.0)
-            for place in (p for p in range(self.spots) if p != group.near):
-                rows = self._rows(len(group.lent), high=0.0)
-                self._at(rows, np.array(group.lent, np.intp), place, 1.0)
-                self._at(rows, np.full(len(group.lent), first, np.intp), place, -1.0)
-
-    def _visits(self) -> None:
-        """Coming to a middle place is not linear in a (packets may pass it by): v >= "target there" - "source there".
-
-        Where the source is beyond it, the target is too. The weaker "source there or beyond" would leave gaps of
-        several per cent between the relaxed and the integer program.
-        """
-        source, target = self.problem.ends
-        self.visits: list[tuple[int, Ints, Ints]] = []
-        for place in range(1, self.spots - 1):
-            edges = np.flatnonzero(self.problem.visit[:, place].any(axis=1) & self.allowed[target, place])
-            columns = self.build.add_columns(len(edges))
-            rows = self._rows(len(edges), low=0.0)
-            self.build.add_entries(rows, columns, np.ones(len(edges)))
-            self._at(rows, target[edges], place, -1.0)
-            self._at(rows, source[edges], place, 1.0)
-            self.visits.append((place, edges, columns))
-
-    def _groups(self) -> None:
-        """Per code store the columns "code of this group of units is here", with sizes."""
-        self.groups: list[tuple[int, list[tuple[frozenset[int], int]], Ints]] = []
-        for number, store in enumerate(self.problem.code):
-            sizes: dict[frozenset[int], int] = {}
-            for units, size in store.pieces:
-                sizes[units] = sizes.get(units, 0) + size
-            if sum(sizes.values()) <= store.capacity or not self.setting.memory:
-                continue
-            scale = max(store.capacity, 1)
-            row = self._rows(1, high=store.capacity / scale)
-            self.room_rows[len(self.problem.stores) + len(self.problem.ceilings) + number] = row[0]
-            # Code of one unit alone needs no column of its own.
-            alone = np.array([(*units, size) for units, size in sizes.items() if len(units) == 1], float).reshape(-1, 2)
-            for virtual in np.flatnonzero(np.array(self.problem.physical) == store.place):
-                units_alone, taken = alone[:, 0].astype(np.intp), alone[:, 1] / scale
-                for place, sign in ((virtual, 1.0), (virtual + 1, -1.0)):
-                    self._weighted(row, units_alone, int(place), sign * taken)
-            pieces = [(units, size) for units, size in sizes.items() if len(units) > 1]
-            columns = self.build.add_columns(len(pieces))
-            units_of = np.array([u for units, _ in pieces for u in sorted(units)], np.intp)
-            column_of = np.repeat(columns, [len(units) for units, _ in pieces])
-            rows = self._rows(len(units_of), low=0.0)
-            self.build.add_entries(rows, column_of, np.ones(len(units_of)))
-            self._at_physical(rows, units_of, store.place, -1.0)
-            self._entries(row, columns, np.array([size / scale for _, size in pieces]))
-            self.groups.append((number, pieces, columns))
-
-    def _stores(self) -> None:
-        options: list[Option | CopyOption] = [o for s in self.problem.whole for o in s.options]
-        options += [o for s in self.problem.copied for o in s.options]
-        number = np.concatenate([np.zeros(0, np.intp), *self.options, *self.copies])
-        store, amount = np.array([o.store for o in options], np.intp), np.array([o.amount for o in options], float)
-        limits: list[tuple[tuple[int, ...], int]] = [((i,), s.capacity) for i, s in enumerate(self.problem.stores)]
-        limits += [(c.stores, c.capacity) for c in self.problem.ceilings]
-        for i, (members, capacity) in enumerate(limits):
-            there = np.isin(store, members) & (amount > 0)
-            if amount[there].sum() > capacity:
-                scale = max(capacity, 1)
-                row = self._rows(1, high=capacity / scale)
-                self.room_rows[i] = row[0]
-                self._entries(row, number[there], amount[there] / scale)
 
     # What it uses.
 
@@ -350,6 +192,7 @@ class Model:
         resources, cores = self.problem.resources, self.setting.cores
         anything = np.abs(self.used).sum(axis=0) + np.abs(self.constant)
         available = np.array([r.rate * (cores if r.scales else 1) for r in resources])
+        self.scale = np.zeros(len(resources))
         self.host, self.load, self.latency, self.queue = self.build.add_columns(4, upper=np.inf)
         self.loads: dict[int, int] = {}
         self.load_rows: dict[int, int] = {}
@@ -361,7 +204,7 @@ class Model:
             elif anything[column]:
                 (load,) = self.build.add_columns(1, upper=np.inf)
                 self.loads[column] = int(load)
-                scale = self.setting.rate / available[column]
+                self.scale[column] = scale = self.setting.rate / available[column]
                 self.load_rows[column] = self.build.rows
                 self._sum(self.used[:, column] * scale, self.constant[column] * scale, int(load))
                 self._entries(self._rows(1, low=0.0), np.array([self.load, load]), np.array([1.0, -1.0]))
@@ -369,9 +212,9 @@ class Model:
                     self.host_rows[column] = self.build.rows
                     self._entries(self._rows(1, low=0.0), np.array([self.host, load]), np.array([1.0, -float(cores)]))
         # Service adds to the unloaded latency: it is what tells memories apart that nothing waits for.
-        service = np.array([*(1e9 * r.servers / r.rate if r.rate else 0.0 for r in resources), 1.0]) * _MICRO
+        self.service = np.array([*(1e9 * r.servers / r.rate if r.rate else 0.0 for r in resources), 1.0])
         (unqueued,) = self.build.add_columns(1, upper=np.inf)
-        self._sum(self.used @ service, float(self.constant @ service), int(unqueued))
+        self._sum(self.used @ self.service * MICRO, float(self.constant @ self.service) * MICRO, int(unqueued))
         self._entries(self._rows(1, low=0.0), np.array([self.latency, unqueued, self.queue]),
                       np.array([1.0, -1.0, -1.0]))
         self.unqueued = int(unqueued)
@@ -395,7 +238,7 @@ class Model:
         dual = np.where(loads > 0, weights / np.where(loads > 0, loads / top, 1.0), 0.0)
         dual /= float(weights.sum()) ** (1.0 - 1.0 / exponent)
         used = [c for c in self.loads if dual[c] > _TINY]
-        self.session.add_row(np.array([self.load, *(self.loads[c] for c in used)]),
+        self._cut(np.array([self.load, *(self.loads[c] for c in used)]),
                              np.array([1.0, *(-dual[c] for c in used)]), 0.0, np.inf)
 
     def queueing(self, loads: Vector) -> float:
@@ -408,7 +251,7 @@ class Model:
             servers = resource.servers * (self.setting.cores if resource.scales else 1)
             offered = float(loads[c]) * rate / self.setting.rate * servers
             total += queue_and_slope(resource, self.setting.cores, offered)[0]
-        return total * 1e9 / rate * _MICRO
+        return total * 1e9 / rate * MICRO
 
     def cut_latency(self, loads: Vector) -> None:
         """Cut at utilisations [K] below 1: the time in queues lies above its tangent plane there.
@@ -417,7 +260,7 @@ class Model:
         """
         rate = self.setting.latency_rate
         assert rate is not None
-        scale, columns, values, constant = _MICRO * 1e9 / rate, [self.queue], [1.0], 0.0
+        scale, columns, values, constant = MICRO * 1e9 / rate, [self.queue], [1.0], 0.0
         share = rate / self.setting.rate
         for c, column in self.loads.items():
             resource = self.problem.resources[c]
@@ -428,13 +271,13 @@ class Model:
                 columns.append(column)
                 values.append(-slope * share * servers * scale)
                 constant += (queue - slope * offered) * scale
-        self.session.add_row(np.array(columns), np.array(values), constant, np.inf)
+        self._cut(np.array(columns), np.array(values), constant, np.inf)
 
     def cut_assignment(self, assignment: Assignment) -> None:
         """Leave out one assignment of units and whole states (and whatever copies go with it)."""
         columns = np.concatenate([self.integer[: self._deciding()]])
         values = self.values_of(assignment)[columns]
-        self.session.add_row(columns, np.where(values > 0.5, -1.0, 1.0), 1.0 - float((values > 0.5).sum()), np.inf)
+        self._cut(columns, np.where(values > 0.5, -1.0, 1.0), 1.0 - float((values > 0.5).sum()), np.inf)
 
     def _deciding(self) -> int:
         return int(np.searchsorted(self.integer, self.copies[0][0])) if self.copies else len(self.integer)
@@ -458,21 +301,27 @@ class Model:
     def limit(self, limits: Limits) -> None:
         """Set the bounds beside the goal."""
         upper = [np.inf if x is None else x * factor for x, factor in
-                 ((limits.host, 1.0), (limits.load, 1.0), (limits.latency, _MICRO))]
+                 ((limits.host, 1.0), (limits.load, 1.0), (limits.latency, MICRO))]
         self.session.bound_columns(np.array([self.host, self.load, self.latency]), np.zeros(3), np.array(upper))
 
     def fix(self, fixed: Mapping[int, int]) -> None:
         """Bound the columns of units to a place each, and of all others not."""
-        lower, upper = np.zeros(len(self.integer)), np.ones(len(self.integer))
+        lower, upper = self.bounds(fixed)
+        self.session.bound_columns(self.integer, lower[self.integer], upper[self.integer])
+
+    def bounds(self, fixed: Mapping[int, int]) -> tuple[Floats, Floats]:
+        """[columns] bounds with units at a place each."""
+        lower, upper = np.zeros(self.columns), np.ones(self.columns)
         for unit, place in fixed.items():
             for beyond in range(1, self.spots):
-                there = self.integer == self.column[unit, beyond]
-                lower[there] = upper[there] = float(place >= beyond)
-        self.session.bound_columns(self.integer, lower, upper)
+                column = self.column[unit, beyond]
+                if column >= 0:
+                    lower[column] = upper[column] = float(place >= beyond)
+        return lower, upper
 
     def value(self, goal: Goal, objective: float) -> float:
         """An objective of the program in the goal's own unit (latency in nanoseconds)."""
-        return objective / _MICRO if goal == "latency" else objective
+        return objective / MICRO if goal == "latency" else objective
 
     def assignment(self, values: Sequence[float]) -> Assignment:
         """The assignment that a solution stands for."""
@@ -480,12 +329,27 @@ class Model:
         beyond = np.where(self.column >= 0, found[self.column], self.fixed)[:, 1:-1]
         places = np.rint(beyond).sum(axis=1).astype(int).tolist()
         whole = [int(found[c].argmax()) for c in self.options]
-        copies = []
+        return Assignment(tuple(places), tuple(whole), tuple(self._copies_for(places, found)))
+
+    def rounded(self, relaxed: Floats) -> Assignment | None:
+        """The assignment a relaxed solution is nearest to, legal or not; None where a state has no option there."""
+        beyond = np.where(self.column >= 0, relaxed[self.column], self.fixed)[:, 1:-1]
+        places = (beyond > _HALF).sum(axis=1).tolist()
+        physical, whole = self.problem.physical, []
+        for state, columns in zip(self.problem.whole, self.options, strict=True):
+            there = {physical[places[u]] for u in state.units}
+            fine = [i for i, o in enumerate(state.options) if not there or o.place in there]
+            if not fine:
+                return None
+            whole.append(max(fine, key=lambda i: float(relaxed[columns[i]])))
+        return Assignment(tuple(places), tuple(whole), tuple(self._copies_for(places, relaxed)))
+
+    def _copies_for(self, places: Sequence[int], found: Floats) -> Iterator[dict[int, int]]:
+        """Per copied state, at each place that uses it, the option with most of a solution."""
         for state, columns in zip(self.problem.copied, self.copies, strict=True):
             needed = dict.fromkeys(self.problem.physical[places[u]] for u in state.users)
-            copies.append({p: max((i for i, o in enumerate(state.options) if o.place == p),
-                                  key=lambda i: float(found[columns[i]])) for p in needed})
-        return Assignment(tuple(places), tuple(whole), tuple(copies))
+            yield {p: max((i for i, o in enumerate(state.options) if o.place == p),
+                          key=lambda i: float(found[columns[i]])) for p in needed}
 
     def loads_in(self, values: Sequence[float]) -> Vector:
         """[K] the utilisations of a solution, whole or relaxed."""
@@ -523,9 +387,8 @@ class Model:
         scaled = [float(loads[c]) * setting.cores for c, r in enumerate(problem.resources) if r.scales]
         values[self.host] = max(scaled, default=0.0) if setting.cores else 0.0
         values[self.load] = norm(problem, loads)
-        service = [1e9 * r.servers / r.rate if r.rate else 0.0 for r in problem.resources]
-        values[self.unqueued] = _MICRO * float(demand @ np.array([*service, 1.0]))
-        values[self.latency] = max(values[self.unqueued], _MICRO * self.latency_of(demand))
+        values[self.unqueued] = MICRO * float(demand @ self.service)
+        values[self.latency] = max(values[self.unqueued], MICRO * self.latency_of(demand))
         values[self.queue] = values[self.latency] - values[self.unqueued]
         return values
 
@@ -536,8 +399,7 @@ class Model:
             return math.inf
         if self.setting.latency_rate is not None:
             return latency_of(self.problem, demand, self.setting.cores, self.setting.latency_rate).total
-        service = [1e9 * r.servers / r.rate if r.rate else 0.0 for r in self.problem.resources]
-        return float(demand @ np.array([*service, 1.0]))
+        return float(demand @ self.service)
 
     def worth(self, goal: Goal, demand: Vector) -> float:
         """What an assignment with this demand truly reaches; infinite where there is no such thing."""

@@ -61,11 +61,13 @@ def only_rows(program: MixedProgram, rows: Ints) -> MixedProgram:
 
 
 class Builder:
-    """Collects columns and rows in bulk."""
+    """Collects columns and rows in bulk, after those of a program ``before`` where there is one."""
 
-    def __init__(self) -> None:
-        self.columns = 0
-        self.rows = 0
+    def __init__(self, before: MixedProgram | None = None) -> None:
+        self.before = before
+        self.first = 0 if before is None else len(before.row_lower)
+        self.columns = 0 if before is None else len(before.lower)
+        self.rows = self.first
         self._bounds: list[tuple[Floats, Floats, NDArray[np.bool_]]] = []
         self._limits: list[tuple[Floats, Floats]] = []
         self._entries: list[tuple[Ints, Ints, Floats]] = []
@@ -88,7 +90,7 @@ class Builder:
         self._entries.append((rows, columns, np.asarray(values, float)))
 
     def add_constants(self, rows: Ints, values: Floats) -> None:
-        """Add a constant to the middle of rows."""
+        """Add a constant to the middle of rows (none of ``before``)."""
         self._constants.append((rows, values))
 
     def program(self) -> MixedProgram:
@@ -102,12 +104,22 @@ class Builder:
         row = unique // max(self.columns, 1)
         low, high = (np.concatenate([x[i] for x in self._limits] or [np.zeros(0)]) for i in range(2))
         for which, constants in self._constants:
-            np.subtract.at(low, which, constants)
-            np.subtract.at(high, which, constants)
-        start = np.searchsorted(row, np.arange(self.rows + 1))
+            np.subtract.at(low, which - self.first, constants)
+            np.subtract.at(high, which - self.first, constants)
+        start = np.searchsorted(row, np.arange(self.first, self.rows + 1))
         lower, upper, integer = (np.concatenate([b[i] for b in self._bounds] or [np.zeros(0)]) for i in range(3))
-        return MixedProgram(lower, upper, integer.astype(np.bool_), low, high, start.astype(np.intp),
+        made = MixedProgram(lower, upper, integer.astype(np.bool_), low, high, start.astype(np.intp),
                             (unique % max(self.columns, 1)).astype(np.intp), summed)
+        return made if self.before is None else _joined(self.before, made)
+
+
+def _joined(one: MixedProgram, more: MixedProgram) -> MixedProgram:
+    """A program with the columns and rows of another one after its own."""
+    start = np.concatenate([one.start, one.start[-1] + more.start[1:]])
+    pairs = ((getattr(one, name), getattr(more, name)) for name in
+             ("lower", "upper", "integer", "row_lower", "row_upper", "index", "value"))
+    lower, upper, integer, row_lower, row_upper, index, value = (np.concatenate(pair) for pair in pairs)
+    return MixedProgram(lower, upper, integer, row_lower, row_upper, start, index, value)
 
 
 class Session(ABC):

@@ -3,24 +3,28 @@
 At a fixed rate: fewest host cores, then least host work, then most headroom, then least latency. With the cores given:
 most throughput, then least host work, then least latency.
 
-A question has one problem a *variant* (a way to split states, an admission point). For every goal each variant's
-relaxation gives a lower bound; variants are then solved in the order of their bounds, each with the best value so far
-as its cutoff, until no bound is below it. So the proof covers all variants, and most are never solved as integer
-programs. Assignments at hand (baselines, the plan of yesterday) are the first values to beat.
+A question has one problem a *variant* (a way to split states, an admission point). For every goal they are searched
+together (`cora.partition.branching`), the one with the least bound first, until no bound is below the best value. So
+the proof covers all variants, and most are never solved as integer programs. Assignments at hand (baselines, the plan
+of yesterday) are the first values to beat.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from cora.partition.branching import Tree
+from cora.partition.certificates import Shared
 from cora.partition.evaluate import ROOM, demand_of, host_cycles, load_of, norm, uses_host, utilisation
 from cora.partition.exact import broken_rules
 from cora.partition.fast import Task, quick, weights_of
 from cora.partition.integer import Goal, Limits, Model, Setting
-from cora.partition.mixed import GAP
+from cora.partition.mixed import GAP, Floats
 from cora.partition.problem import Assignment, Problem, Vector
 
 # The tangent cuts stop when the true value is within this of the proven bound (0.1 % is what a plan promises).
@@ -31,14 +35,15 @@ _ROUNDS = 200
 # Tangents of other variants that a program starts with.
 _SHARED = 6
 _RELAXED_ROUNDS = 12
+# Relaxations this near to the best so far are cut until they are as exact as a plan is.
+_NEAR = 2e-3
 # Floors hold to a solver's tolerance.
 _FLOOR = 1e-6
 # Only what is better than the best so far by this share is looked for.
 _BETTER = 1e-5
 # Host cores of work below which a solver's tolerance may hide that no core is needed at all: then that is tried.
 _LITTLE_WORK = 1e-2
-# Columns from which on a program is large, and the share of the time that the fast search then gets.
-_LARGE = 1500
+# Share of the time that the fast search gets of a large program.
 _QUICKLY = 0.2
 
 
@@ -113,7 +118,7 @@ class Floor:
 
 
 @dataclass
-class _Top:
+class Top:
     """The best so far for one goal."""
 
     value: float
@@ -125,7 +130,8 @@ class Optimiser:
     """One question with one solver under one time limit (seconds, for everything together).
 
     ``known``: assignments at hand with their variants; illegal ones are passed over. ``gap``: relative distance to the
-    proven bound that is good enough. ``floors``: what is proven of variants already.
+    proven bound that is good enough. ``floors``: what is proven of variants already; ``shared``: what was found out in
+    other searches for the same target.
     """
 
     problems: Sequence[Problem]
@@ -135,6 +141,7 @@ class Optimiser:
     known: Sequence[tuple[int, Assignment]] = ()
     gap: float = GAP
     floors: Mapping[int, Sequence[Floor]] = field(default_factory=dict)
+    shared: Shared = field(default_factory=Shared)
     stages: list[Stage] = field(default_factory=list)
     variables: int = 0
     rows: int = 0
@@ -168,7 +175,7 @@ class Optimiser:
         key = variant, setting
         if key not in self.models:
             problem = self.problems[variant]
-            model = Model(problem, setting, self.solver)
+            model = Model(problem, setting, self.solver, self.shared.structure(problem, setting))
             self.models[key] = model
             if not self.variables:
                 self.variables, self.rows = model.variables, model.rows
@@ -191,20 +198,11 @@ class Optimiser:
             OutOfTime: before any was found or all were excluded.
         """
         started, solves = time.perf_counter(), self.solves
-        top = self._at_hand(goal, setting, limits)
-        waiting = sorted(self._bounds(goal, setting, limits, top))
-        bound = math.inf
-        for low, variant in waiting:
-            if top is not None and low >= self.better(top.value):
-                bound = min(bound, low)
-                break
-            model = self.model(variant, setting)
-            solve = self._solve_in_parts if model.variables > _LARGE and self.solver == "highs" else self._solve
-            candidate, proven = solve(model, variant, goal, limits, top)
-            top = candidate if candidate is not None and (top is None or candidate.value < top.value) else top
-            low = max(low, -math.inf if proven is None else proven)
+        tree = Tree(self, goal, setting, limits, self._at_hand(goal, setting, limits))
+        bound = tree.run(self._known(goal, setting, limits))
+        for variant, low in tree.lows.items():
             self._prove(variant, Floor(setting, goal, limits, low))
-            bound = min(bound, low)
+        top = tree.top
         if top is None:
             if math.isinf(bound) and bound > 0:
                 return None
@@ -216,9 +214,9 @@ class Optimiser:
                                  time.perf_counter() - started, self.solves - solves))
         return replace(top.found, cores=setting.cores, proven=proven_best)
 
-    def _at_hand(self, goal: Goal, setting: Setting, limits: Limits) -> _Top | None:
+    def _at_hand(self, goal: Goal, setting: Setting, limits: Limits) -> Top | None:
         """The best of the assignments at hand that meet the limits."""
-        top: _Top | None = None
+        top: Top | None = None
         for found in self.hands:
             problem = self.problems[found.variant]
             if setting.cores == 0 and uses_host(problem, found.assignment):
@@ -226,33 +224,28 @@ class Optimiser:
             model = self.model(found.variant, setting)
             value = model.worth(goal, found.demand)
             if _meets(model, found.demand, limits) and (top is None or value < top.value):
-                top = _Top(value, found)
+                top = Top(value, found)
         return top
 
-    def _bounds(self, goal: Goal, setting: Setting, limits: Limits, top: _Top | None) -> list[tuple[float, int]]:
-        """Per variant that is not proven impossible a lower bound; minus infinity where there was no time for one."""
-        found = []
-        for variant in range(len(self.problems)):
+    def _known(self, goal: Goal, setting: Setting, limits: Limits) -> Iterator[tuple[int, float]]:
+        """Every variant that is not proven impossible, with what is proven of it. No goal is below zero."""
+        for variant, problem in enumerate(self.problems):
             floors = self.proven.get(variant, [])
-            if any(floor.excludes(setting, limits) for floor in floors):
-                continue
-            known = max((f.value for f in floors if f.goal == goal and f.holds(setting, limits)), default=-math.inf)
-            if top is not None and known >= self.better(top.value):
-                found.append((known, variant))
-                continue
-            low = self._relaxed(variant, goal, setting, limits, top)
-            if low is not None:
-                self._prove(variant, Floor(setting, goal, limits, low))
-                found.append((max(low, known), variant))
-        return found
+            hosted = setting.cores == 0 and any(all(o.place == problem.host for o in s.options) for s in problem.whole)
+            if not hosted and not any(floor.excludes(setting, limits) for floor in floors):
+                yield variant, max((f.value for f in floors if f.goal == goal and f.holds(setting, limits)),
+                                   default=0.0)
+
+    def judged(self, model: Model, variant: int, assignment: Assignment, goal: Goal, limits: Limits) -> Top | None:
+        """An assignment as a value to beat; None where it is illegal or does not meet the limits."""
+        if broken_rules(model.problem, assignment):
+            return None
+        found = self.keep(variant, assignment)
+        return Top(model.worth(goal, found.demand), found) if _meets(model, found.demand, limits) else None
 
     def _prove(self, variant: int, floor: Floor) -> None:
         if math.isfinite(floor.value):
             self.proven.setdefault(variant, []).append(floor)
-
-    def _relaxed(self, variant: int, goal: Goal, setting: Setting, limits: Limits, top: _Top | None) -> float | None:
-        """The relaxation's value with cuts until it changes little or is beyond the best so far; None: impossible."""
-        return self._relaxation(self.model(variant, setting), goal, limits, top)
 
     def _share(self, model: Model) -> None:
         """Give a program the last tangents of the others: one holds for every variant."""
@@ -262,35 +255,41 @@ class Optimiser:
             if len(loads) == len(model.problem.resources) and not model.impossible:
                 model.cut_load(loads)
 
-    def _relaxation(self, model: Model, goal: Goal, limits: Limits, top: _Top | None) -> float | None:
+    def relaxation(self, model: Model, goal: Goal, limits: Limits, top: Top | None
+                   ) -> tuple[float, Floats | None] | None:
+        """The relaxation's value, with cuts until it changes little or is beyond the best so far, and its solution.
+
+        None: impossible; no solution: there was no time.
+        """
         self._share(model)
-        low = -math.inf
+        low, values = -math.inf, None
         for _ in range(_RELAXED_ROUNDS):
             if self.rest() <= 0:
-                return low
+                break
             self.solves += 1
             outcome = model.solve(goal, _inner(limits), self.rest(), relaxed=True)
             if outcome.status == "infeasible":
                 return None
             if outcome.status != "optimal":
-                return low
-            low = max(low, model.value(goal, outcome.objective))
+                break
+            low, values = max(low, model.value(goal, outcome.objective)), np.asarray(outcome.values)
             loads = model.loads_in(outcome.values)
             if top is not None and low >= self.better(top.value):
-                return low
-            if not _cut_relaxed(model, goal, limits, outcome.values, loads):
-                return low
+                break
+            near = top is not None and low > top.value * (1 - _NEAR)
+            if not _cut_relaxed(model, goal, limits, outcome.values, loads, CUT_GAP if near else 10 * CUT_GAP):
+                break
             self.points.append(loads)
             self.given[id(model)] = len(self.points)
-        return low
+        return low, values
 
-    def _solve(self, model: Model, variant: int, goal: Goal, limits: Limits, top: _Top | None
-               ) -> tuple[_Top | None, float | None]:
+    def solve(self, model: Model, variant: int, goal: Goal, limits: Limits, top: Top | None
+               ) -> tuple[Top | None, float | None]:
         """The best of one variant that is better than the best so far, and what is proven for the variant.
 
         (None, infinity): there is none at all; (None, None): no time.
         """
-        best: _Top | None = None
+        best: Top | None = None
         bound: float | None = None
         given = _inner(limits)
         if top is not None:
@@ -314,7 +313,7 @@ class Optimiser:
                 value = model.worth(goal, found.demand)
                 within = _meets(model, found.demand, limits)
                 if within and (best is None or value < best.value):
-                    best = _Top(value, found)
+                    best = Top(value, found)
                 near = bound is not None and value <= bound * (1 + max(CUT_GAP, self.gap)) + 1e-12
                 if within and (goal == "host" or near):
                     break
@@ -329,40 +328,40 @@ class Optimiser:
                 break
         return best, bound
 
-    def _solve_in_parts(self, model: Model, variant: int, goal: Goal, limits: Limits, top: _Top | None
-                        ) -> tuple[_Top | None, float | None]:
+    def solve_in_parts(self, model: Model, variant: int, goal: Goal, limits: Limits, top: Top | None
+                        ) -> tuple[Top | None, float | None]:
         """As `_solve` for a large problem: first by the fast search, then one place of its heaviest unit after the
         other. What all packets share is what the relaxation halves, and no solver knows it."""
         quickly = quick(model.problem, Task(model.setting, goal, limits), _QUICKLY * self.rest(), bounded=False)
-        best: _Top | None = None
+        best: Top | None = None
         if quickly.assignment is not None:
             found = self.keep(variant, quickly.assignment)
             value = model.worth(goal, found.demand)
             if _meets(model, found.demand, limits) and (top is None or value < top.value):
-                top = best = _Top(value, found)
+                top = best = Top(value, found)
         bound = math.inf
         for low, fixed in self._parts(model, goal, limits, top):
             if top is not None and low >= self.better(top.value):
                 bound = min(bound, low)
                 continue
             model.fix(fixed)
-            candidate, proven = self._solve(model, variant, goal, limits, top)
+            candidate, proven = self.solve(model, variant, goal, limits, top)
             if candidate is not None and (top is None or candidate.value < top.value):
                 top = best = candidate
             bound = min(bound, max(low, -math.inf if proven is None else proven))
         model.fix({})
         return best, bound
 
-    def _parts(self, model: Model, goal: Goal, limits: Limits, top: _Top | None) -> list[tuple[float, dict[int, int]]]:
+    def _parts(self, model: Model, goal: Goal, limits: Limits, top: Top | None) -> list[tuple[float, dict[int, int]]]:
         """The places of the heaviest unit with a bound for each, the least first; impossible ones are left out."""
         unit = int(weights_of(model.problem).argmax())
         found = []
         for place in model.allowed[unit].nonzero()[0]:
             fixed = {unit: int(place)}
             model.fix(fixed)
-            low = self._relaxation(model, goal, limits, top)
-            if low is not None:
-                found.append((low, fixed))
+            relaxed = self.relaxation(model, goal, limits, top)
+            if relaxed is not None:
+                found.append((relaxed[0], fixed))
         return sorted(found, key=lambda part: part[0])
 
     # The questions.
@@ -509,12 +508,12 @@ def _queues(model: Model, loads: Vector) -> bool:
     return bool(loads.max(initial=0.0) * model.setting.latency_rate / model.setting.rate < 1 - 1e-6)
 
 
-def _cut_relaxed(model: Model, goal: Goal, limits: Limits, values: Sequence[float], loads: Vector) -> bool:
-    """Cut off a relaxed solution whose true soft maximum or queueing is worse than the program thinks."""
+def _cut_relaxed(model: Model, goal: Goal, limits: Limits, values: Sequence[float], loads: Vector, gap: float) -> bool:
+    """Cut off a relaxed solution whose true soft maximum (by a share of ``gap``) or queueing is worse than thought."""
     cut = False
     thought = values[model.load] if goal == "load" else limits.load
     true = norm(model.problem, loads)
-    if thought is not None and true > max(thought, 1e-12) * (1 + 10 * CUT_GAP):
+    if thought is not None and true > max(thought, 1e-12) * (1 + gap):
         model.cut_load(loads)
         cut = True
     if model.setting.latency_rate is None or not (goal == "latency" or limits.latency is not None):

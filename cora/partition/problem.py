@@ -12,9 +12,10 @@ place with the highest number is the host.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,6 +135,35 @@ class Edge:
     visit: Vector
 
 
+class Edges(Sequence[Edge]):
+    """Edges as arrays, for problems that are made by the dozen; an `Edge` is made when it is asked for.
+
+    ``ends`` [2, E], ``cross`` [E, L, K + 1], ``crossable`` [E, L], ``visit`` [E, L, K + 1].
+    """
+
+    def __init__(self, ends: NDArray[np.intp], cross: Vector, crossable: NDArray[np.bool_], visit: Vector) -> None:
+        self.ends, self.cross, self.crossable, self.visit = ends, cross, crossable, visit
+
+    def __len__(self) -> int:
+        return int(self.ends.shape[1])
+
+    @overload
+    def __getitem__(self, number: int) -> Edge: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Edge]: ...
+
+    def __getitem__(self, number: int | slice) -> Edge | Sequence[Edge]:
+        return self._all[number]
+
+    def __iter__(self) -> Iterator[Edge]:
+        return iter(self._all)
+
+    @cached_property
+    def _all(self) -> tuple[Edge, ...]:
+        return tuple(map(Edge, *self.ends.tolist(), self.cross, self.crossable, self.visit))
+
+
 @dataclass(frozen=True)
 class Problem:
     """Where may everything be, and what does it use there.
@@ -152,7 +182,7 @@ class Problem:
     base: Vector
     allowed: NDArray[np.bool_]
     cost: Vector
-    edges: tuple[Edge, ...]
+    edges: Sequence[Edge]
     whole: tuple[WholeState, ...]
     copied: tuple[CopiedState, ...]
     orders: tuple[Order, ...]
@@ -170,31 +200,39 @@ class Problem:
         return len(self.places) - 1
 
     @cached_property
+    def _arrays(self) -> Edges:
+        if isinstance(self.edges, Edges):
+            return self.edges
+        shape = (len(self.edges), len(self.physical), len(self.base))
+        ends = np.array([(e.source, e.target) for e in self.edges], np.intp).reshape(-1, 2).T
+        return Edges(ends, np.array([e.cross for e in self.edges], float).reshape(shape),
+                     np.array([e.crossable for e in self.edges], np.bool_).reshape(shape[:2]),
+                     np.array([e.visit for e in self.edges], float).reshape(shape))
+
+    @property
     def ends(self) -> NDArray[np.intp]:
         """[2, E] numbers of source and target units."""
-        return np.array([(e.source, e.target) for e in self.edges], np.intp).reshape(-1, 2).T
+        return self._arrays.ends
 
-    @cached_property
+    @property
     def cross(self) -> Vector:
         """[E, L, K + 1] of all edges."""
-        shape = (0, len(self.physical), len(self.base))
-        return np.array([e.cross for e in self.edges], float) if self.edges else np.zeros(shape)
+        return self._arrays.cross
 
     @cached_property
     def reach(self) -> Vector:
         """[E, L, K + 1] sums of `cross` up to each place."""
         return self.cross.cumsum(axis=1)
 
-    @cached_property
+    @property
     def visit(self) -> Vector:
         """[E, L, K + 1] of all edges."""
-        shape = (0, len(self.physical), len(self.base))
-        return np.array([e.visit for e in self.edges], float) if self.edges else np.zeros(shape)
+        return self._arrays.visit
 
-    @cached_property
+    @property
     def crossable(self) -> NDArray[np.bool_]:
         """[E, L] of all edges."""
-        return np.array([e.crossable for e in self.edges], np.bool_).reshape(len(self.edges), len(self.physical))
+        return self._arrays.crossable
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from cora.partition.frames import Grouping
 from cora.partition.instance import Instance
 from cora.partition.problem import (
     Assignment,
     CodeStore,
     CopiedState,
     CopyOption,
-    Edge,
+    Edges,
     Problem,
     Together,
     WholeState,
@@ -53,22 +54,26 @@ class Units:
 
 
 def units_of(instance: Instance) -> Units:
-    """Group the nodes of an instance; budgets of one split that agree on what is seen and legal are grouped once."""
-    seen = np.array([n.packets > 0 for n in instance.graph.nodes], np.bool_)
-    key = seen.tobytes() + instance.problem.allowed.tobytes(), instance.problem.together
+    """Group the nodes of an instance; budgets of one split that agree on what is legal are grouped once."""
+    problem = instance.problem
+    key = problem.allowed.tobytes(), id(problem.together)
     known = instance.frame.groupings
     if key not in known:
-        grouping = _Grouping(instance)
-        grouping.contract_unseen()
-        grouping.join_cycles()
-        grouping.contract_runs()
-        known[key] = grouping.of_node()
-    of_node = known[key]
+        made = _Grouping(instance)
+        made.contract_unseen()
+        made.join_cycles()
+        made.contract_runs()
+        of_node = made.of_node()
+        groups = np.array(of_node, np.intp)
+        known[key] = Grouping(problem.together, of_node, tuple(_code(store, groups) for store in problem.code),
+                              tuple(together_of(t, groups) for t in problem.together))
+    grouping = known[key]
+    of_node = grouping.of_node
     observed = np.zeros(max(of_node) + 1, np.bool_)
-    np.logical_or.at(observed, np.array(of_node, np.intp), seen)
-    problem = grouped(instance.problem, of_node)
-    of_state = {s.name: s.units[0] for s in problem.whole if s.units}
-    return Units(of_node, of_state, tuple(observed.tolist()), problem)
+    np.logical_or.at(observed, np.array(of_node, np.intp), [n.packets > 0 for n in instance.graph.nodes])
+    found = grouped(problem, of_node, grouping)
+    of_state = {s.name: s.units[0] for s in found.whole if s.units}
+    return Units(of_node, of_state, tuple(observed.tolist()), found)
 
 
 class _Grouping:
@@ -123,7 +128,7 @@ class _Grouping:
             reached[edge.target].add(edge.source)
         for i, node in enumerate(self.nodes):
             sources = {self.find(s) for s in reached[i]}
-            if node.packets or node.home is not None or len(sources) != 1 or i in self.ending:
+            if self.instance.frame.seen[i] or node.home is not None or len(sources) != 1 or i in self.ending:
                 continue
             into = sources.pop()
             if into != self.find(i) and (self.allowed[i] | ~self.allowed[into]).all():
@@ -159,8 +164,11 @@ class _Grouping:
         return tuple(number[self.find(i)] for i in range(len(self.nodes)))
 
 
-def grouped(problem: Problem, of_node: Sequence[int]) -> Problem:
-    """The problem whose units are groups of a problem's units: ``of_node`` gives each one's group, 0 to U - 1."""
+def grouped(problem: Problem, of_node: Sequence[int], known: Grouping | None = None) -> Problem:
+    """The problem whose units are groups of a problem's units: ``of_node`` gives each one's group, 0 to U - 1.
+
+    ``known``: its code stores and ends of flows, where they were made before.
+    """
     groups = np.array(of_node, np.intp)
     count = int(groups.max(initial=-1)) + 1
     allowed = np.ones((count, len(problem.physical)), np.bool_)
@@ -174,8 +182,8 @@ def grouped(problem: Problem, of_node: Sequence[int]) -> Problem:
         problem, allowed=allowed, cost=np.where(allowed[:, :, None], cost, 0.0), edges=_edges(problem, groups),
         whole=tuple(WholeState(s.name, _of(groups, s.units), s.options) for s in problem.whole),
         copied=tuple(_copied(s, groups) for s in problem.copied),
-        code=tuple(_code(store, groups) for store in problem.code), units=tuple(names),
-        together=tuple(together_of(t, groups) for t in problem.together),
+        code=tuple(_code(store, groups) for store in problem.code) if known is None else known.code, units=tuple(names),
+        together=tuple(together_of(t, groups) for t in problem.together) if known is None else known.together,
     )
 
 
@@ -189,17 +197,22 @@ def _of(groups: NDArray[np.intp], nodes: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted({int(groups[n]) for n in nodes}))
 
 
-def _edges(problem: Problem, groups: NDArray[np.intp]) -> tuple[Edge, ...]:
+def _edges(problem: Problem, groups: NDArray[np.intp]) -> Edges:
     ends = groups[problem.ends]
     between = np.flatnonzero(ends[0] != ends[1])
-    pairs, first, number = np.unique(ends[:, between], axis=1, return_index=True, return_inverse=True)
-    number = number.ravel()
-    crossable = np.ones((pairs.shape[1], problem.crossable.shape[1]), np.bool_)
+    most = int(groups.max(initial=0)) + 1
+    pairs, first, number = np.unique(ends[0, between] * most + ends[1, between], return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    # In the order in which they come in the problem.
+    place = np.empty(len(pairs), np.intp)
+    place[order] = np.arange(len(pairs))
+    number = place[number.ravel()]
+    crossable = np.ones((len(pairs), problem.crossable.shape[1]), np.bool_)
     np.logical_and.at(crossable, number, problem.crossable[between])
-    cross, visit = (np.zeros((pairs.shape[1], *rows.shape[1:])) for rows in (problem.cross, problem.visit))
+    cross, visit = (np.zeros((len(pairs), *rows.shape[1:])) for rows in (problem.cross, problem.visit))
     np.add.at(cross, number, problem.cross[between])
     np.add.at(visit, number, problem.visit[between])
-    return tuple(Edge(int(pairs[0, i]), int(pairs[1, i]), cross[i], crossable[i], visit[i]) for i in np.argsort(first))
+    return Edges(np.array(np.divmod(pairs[order], most)), cross, crossable, visit)
 
 
 def _copied(state: CopiedState, groups: NDArray[np.intp]) -> CopiedState:
