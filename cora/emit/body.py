@@ -30,13 +30,25 @@ class Body:
         self.blocks = {b.label: b for b in program.blocks}
         self.paths: Numbering = number_paths(program)
         self.needed = needed_values(program)
+        # The source line that was told last, and in which block; the label of a block tells the block's own.
+        self._told = ("", "")
 
     def block(self, block: Block) -> Lines:
-        """Instructions of a block, without its label and terminator."""
+        """Instructions of a block, without its label and terminator, each line of the source before what it became."""
+        self._told = (block.label, line_comment(block))
         out: Lines = []
         for instruction in block.instructions:
-            out += self.instruction(instruction)
+            out += self._with_line(block, instruction, self.instruction(instruction))
         return out
+
+    def _with_line(self, block: Block, node: Instruction | Terminator, lines: Lines) -> Lines:
+        """The statements of a node, with its source line where it is another one than before."""
+        where, told = self._told
+        line = line_comment(node)
+        if not lines or line == (told if where == block.label else line_comment(block)):
+            return lines
+        self._told = (block.label, line)
+        return [line, *lines]
 
     def instruction(self, node: Instruction) -> Lines:
         """Statements of one instruction; none for constants (they stand where they are used) and unused results."""
@@ -94,7 +106,10 @@ class Body:
         return found
 
     def terminator(self, block: Block) -> Lines:
-        """Statements of a block's terminator; a table access finds its key's hash in ``hash``."""
+        """Statements of a terminator, after `block` of its block; a table access finds its hash in ``hash``."""
+        return self._with_line(block, block.terminator, self._end(block))
+
+    def _end(self, block: Block) -> Lines:
         node, goto = block.terminator, self.gotos(block)
         match node:
             case nodes.Lookup():
@@ -175,6 +190,6 @@ def results_of(block: Block) -> list[Value]:
     return [*block.params, *(r for i in block.instructions if (r := result_of(i)) is not None)]
 
 
-def block_comment(block: Block) -> str:
-    """Where a block came from. Only the file's name: the same program elsewhere is the same C file."""
-    return f"/* {comment(f'{PurePath(block.span.file).name}:{block.span.line}')} */"
+def line_comment(node: Block | Instruction | Terminator) -> str:
+    """Where code came from. Only the file's name: the same program elsewhere is the same C file."""
+    return f"/* {comment(f'{PurePath(node.span.file).name}:{node.span.line}')} */"

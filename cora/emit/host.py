@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from cora.analysis.liveness import Liveness, liveness_of
-from cora.emit.body import Body, block_comment, choice, needed_values, results_of, select_case
+from cora.emit.body import Body, choice, line_comment, needed_values, results_of, select_case
 from cora.emit.dialect import Dialect, Lines
 from cora.emit.host_common import arguments
 from cora.emit.host_map import HostMap, check_pool, wanted_index
@@ -345,7 +345,7 @@ class HostProgram:
         if entered:
             out += [*self._labelled(block, self.finish), *_indented(self._hash(block))]
         if point is not None:
-            out.append(f"resume_{point.number}: {'' if entered else block_comment(block)}".rstrip())
+            out.append(f"resume_{point.number}: {'' if entered else line_comment(block)}".rstrip())
         return out + _indented(self.body.terminator(block))
 
     def _hash(self, block: Block) -> Lines:
@@ -358,7 +358,7 @@ class HostProgram:
     def _labelled(self, block: Block, among: list[Block]) -> Lines:
         """Label and instructions of a block; the label only where something among these blocks goes there."""
         targets = self._finish_targets if among is self.finish else self._prefix_targets
-        head = block_comment(block)
+        head = line_comment(block)
         label = f"{self.dialect.names.block(block.label)}: {head}" if block.label in targets else f"    {head}"
         return [label, *_indented(self.body.block(block))]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from cora.emit import c
-from cora.emit.body import Body, block_comment, results_of
+from cora.emit.body import Body, line_comment, results_of
 from cora.emit.dialect import Lines
 from cora.emit.host import HostDialect, config_copies, config_structure
 from cora.emit.host_common import arguments
@@ -425,7 +425,7 @@ class PartProgram:
         assert self.body is not None
         self.dialect.label = block.label
         label = f"{self.dialect.names.block(block.label)}: " if labelled else "    "
-        out = [f"{label}; {block_comment(block)}"]
+        out = [f"{label}; {line_comment(block)}"]
         lines = self.dialect.arriving(block.params) if arrives else []
         lines += self.body.block(block)
         node = block.terminator

@@ -308,6 +308,7 @@ b_a_ipv4: /* little.nf:17 */
 b_a_ipv4_ok: /* little.nf:17 */
     goto b_on_a_ipv4;
 b_on_a_ipv4: /* little.nf:17 */
+    /* little.nf:18 */
     v_src = cora_get32(p->data + p->l3 + 12);
     cora_prefetch_key(p, &E->t_hosts.index_0, t_hosts_hash_0(E, v_src), E->t_hosts.entries, sizeof *E->t_hosts.entries);
     p->live.v_src = v_src;
@@ -356,6 +357,7 @@ resume_1: /* little.nf:17 */
         goto b_hosts_hit;
     { CORA_STEP(2); goto b_hosts_miss; }
 b_hosts_hit: /* little.nf:18 */
+    /* little.nf:20 */
     v_packets = E->t_hosts.entries[v_e].f_packets;
     v_v_1 = v_packets >= E->config.c_limit;
     if (v_v_1)
@@ -364,20 +366,25 @@ b_hosts_hit: /* little.nf:18 */
 b_then: /* little.nf:20 */
     CORA_END(CORA_DROP | 0); /* enough */
 b_else: /* little.nf:20 */
+    /* little.nf:21 */
     v_packets_2 = E->t_hosts.entries[v_e].f_packets;
     v_v_2 = (uint16_t)(v_packets_2 + 1u);
     CORA_IF_PROFILE(if (E->t_hosts.entries[v_e].f_packets != v_v_2) cora_profile_change(&E->t_hosts.profile, &E->core, v_e);)
     E->t_hosts.entries[v_e].f_packets = v_v_2;
     CORA_IF_PROFILE(E->t_hosts.profile.events[CORA_STORED]++;)
+    /* little.nf:22 */
     t_hosts_touch(E, v_e, p->now, 0);
+    /* little.nf:23 */
     v_ttl = cora_get8(p->data + p->l3 + 8);
     v_v_3 = (uint8_t)(v_ttl - 1u);
     {
         uint64_t change = cora_store_bits16(p->data + p->l3 + 8, v_v_3, 8, 0xff);
         cora_stored_ipv4(p, change);
     }
+    /* little.nf:24 */
     CORA_END(1); /* forward b */
 b_hosts_miss: /* little.nf:18 */
+    /* little.nf:26 */
     v_src_2 = cora_get32(p->data + p->l3 + 12);
     hash = t_hosts_hash_0(E, v_src_2);
     if (t_hosts_insert(E, hash, p->now, 0, v_src_2, 1u) != CORA_NONE)
