@@ -171,6 +171,22 @@ def check_inputs(nf: str, traffic: str | None = None) -> None:
                         "`cora show FILE` prints it")
 
 
+def program_of(plan: Plan, nf: str | None) -> str:
+    """The file of a plan's program: the one given, else the one the plan names.
+
+    Raises:
+        CoraError: `Kind.BAD_FLAG` where the plan names none, `Kind.FILE_UNREADABLE` where it is not there any more.
+    """
+    file = nf or next((s.source.file for s in plan.states), None)
+    if file is None:
+        raise fail(Kind.BAD_FLAG, "the plan has no state and so names no program", where="--program",
+                   hint="give the program: --program NF")
+    if nf is None and not os.path.exists(file):
+        raise fail(Kind.FILE_UNREADABLE, "the program that the plan names is not there", where=file,
+                   hint="say where it is now: --program NF")
+    return file
+
+
 def check_profile(path: str) -> None:
     """Say so when a file that should be a profile is a capture or a plan.
 
@@ -297,10 +313,7 @@ def subject_of_plan(found: Plan, nf: str | None, settings: tuple[str, ...], prof
     from cora.analysis.profile import load_profile
     from cora.explain.subject import subject_of
 
-    file = nf or next((s.source.file for s in found.states), None)
-    if file is None:
-        raise fail(Kind.BAD_FLAG, "the plan has no state and so names no program", where="--program",
-                   hint="give the program: --program NF")
+    file = program_of(found, nf)
     check_inputs(file)
     check_profile(profile_file)
     return subject_of(found, cora.load(file, settings_of(settings)), load_profile(Path(profile_file)))

@@ -15,13 +15,14 @@ from cora.cli.common import (
     note,
     plural,
     print_json,
+    program_of,
     settings_of,
     traffic_options,
 )
-from cora.errors import Kind, fail
 
 if TYPE_CHECKING:
     from cora.engine.split import Statistics
+    from cora.ir.nodes import Program
     from cora.plan.document import Plan
     from cora.runtime.verify import Compared, Difference, Verification
 
@@ -54,9 +55,9 @@ def command(plan: str, traffic: tuple[str, ...], settings: tuple[str, ...], nf: 
             ignore_checksums: bool, headers_only: bool, as_json: bool) -> None:
     """Run the parts of PLAN's places in one process and compare them with the unsplit program, packet by packet.
 
-    They are compared on the captures TRACE, on packets that take every outcome of the program which a search finds,
-    and on random traffic with adversarial timing, each under several schedules of the places. Exit code 0: all was
-    equal; 1: something differed.
+    They are compared on the captures TRACE (the one of the examples without any), on packets that take every outcome
+    of the program which a search finds, and on random traffic with adversarial timing, each under several schedules of
+    the places. Exit code 0: all was equal; 1: something differed.
     """
     import cora
     from cora.engine.results import Options
@@ -64,7 +65,11 @@ def command(plan: str, traffic: tuple[str, ...], settings: tuple[str, ...], nf: 
 
     keep_inputs({"-o": None if output == plan else output}, [plan, nf, *traffic])
     found = load_plan(Path(plan))
-    program = cora.load(_program_of(found, nf, traffic), settings_of(settings))
+    file = program_of(found, nf)
+    check_inputs(file, *traffic)
+    program = cora.load(file, settings_of(settings))
+    if not traffic:
+        traffic, captured_at = _shipped(program, captured_at)
     result = cora.verify(found, program, traffic, port_map=port_map, captured_at=captured_at,
                          options=Options(ignore_checksums, headers_only), seeds=seeds, packets=packets,
                          time_limit=time_limit, seed=seed)
@@ -82,13 +87,17 @@ def command(plan: str, traffic: tuple[str, ...], settings: tuple[str, ...], nf: 
             click.echo(f"written: {output}")
 
 
-def _program_of(plan: Plan, nf: str | None, traffic: tuple[str, ...]) -> str:
-    file = nf or next((s.source.file for s in plan.states), None)
-    if file is None:
-        raise fail(Kind.BAD_FLAG, "the plan has no state and so names no program", where="--program",
-                   hint="give the program: --program NF")
-    check_inputs(file, *traffic)
-    return file
+def _shipped(program: Program, captured_at: str | None) -> tuple[tuple[str, ...], str | None]:
+    """The capture of the examples, as if it was taken at the program's first port, where the sources are at hand."""
+    import cora
+
+    path = Path(cora.__file__).resolve().parents[1] / "examples" / "captures" / "office.pcap"
+    if not path.is_file():
+        note("no TRACE was given, and the examples' capture is not here: compared is on generated packets alone")
+        return (), captured_at
+    side = captured_at or (program.ports[0].name if len(program.ports) > 1 else None)
+    note(f"no TRACE was given: {path.name} of the examples is used{f', as captured at {side}' if side else ''}")
+    return (str(path),), side
 
 
 def with_evidence(plan: Plan, result: Verification) -> Plan:
@@ -148,7 +157,7 @@ def _prompt(item: Compared, plan: Plan, *, predicted: bool) -> list[str]:
 
 
 def _told(total: Statistics) -> list[str]:
-    lines = [f"{total.punted:>10,}  handed over between places"]
+    lines = ["counted over all schedules:", f"{total.punted:>10,}  handed over between places"]
     if total.lent:
         lines += [
             f"{total.fast:>10,}  on the fast path",

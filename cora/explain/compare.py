@@ -76,7 +76,8 @@ def comparison(plan: Plan) -> dict[str, Any]:
 def compared(plan: Plan) -> str:
     """The comparison as text."""
     asked = plan.request.rate_pps is not None
-    head = ("placement", "cores", "P10-P90", "throughput", "P10-P90", "plan is faster by", "P10-P90", "host work")
+    band = "P10 to P90"
+    head = ("placement", "cores", band, "throughput", band, "plan is faster by", band, "host work")
     rows = [_own(plan), *(_row(plan, a) for a in against(plan))]
     kept = range(len(head)) if asked else [i for i in range(len(head)) if i not in (1, 2)]
     lines = columns(tuple(head[i] for i in kept), [tuple(row[i] for i in kept) for row in rows])
@@ -106,15 +107,15 @@ def _row(plan: Plan, a: Against) -> tuple[str, ...]:
 
 def _band(low: float | None, high: float | None) -> str:
     shown = ["out of reach" if x is None else f"{x:.0f}" for x in (low, high)]
-    return shown[0] if shown[0] == shown[1] else " - ".join(shown)
+    return shown[0] if shown[0] == shown[1] else " to ".join(shown)
 
 
 def _rates(low: float | None, high: float | None) -> str:
-    return f"{mpps(low)} - {mpps(high)}"
+    return f"{mpps(low)} to {mpps(high)}"
 
 
 def _ratios(a: Against) -> str:
-    return "" if a.ratio_low is None or a.ratio_high is None else f"{a.ratio_low:.2f}x - {a.ratio_high:.2f}x"
+    return "" if a.ratio_low is None or a.ratio_high is None else f"{a.ratio_low:.2f}x to {a.ratio_high:.2f}x"
 
 
 def verdict(plan: Plan) -> str:
@@ -129,7 +130,7 @@ def verdict(plan: Plan) -> str:
     if plan.request.rate_pps is not None and work is not None and best.host_work is not None and best.cores is not None:
         parts.append(f"{work:.2f} instead of {best.host_work:.2f} cores' work")
     if best.ratio is not None:
-        band = f" (P10-P90 {_ratios(best)})" if _ratios(best) else ""
+        band = f" (P10 to P90: {_ratios(best)})" if _ratios(best) else ""
         parts.append(f"{best.ratio:.2f} times its throughput{band}")
     return f"best simple placement: {best.name}; the plan has {', '.join(parts)}"
 

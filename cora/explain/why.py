@@ -126,7 +126,7 @@ def _shown(source: Source) -> str:
 
 
 def gain_text(gain: Gain) -> str:
-    """A gain in one phrase: ``+4.0 % throughput (P10-P90 +0.0 % to +10.0 %)``."""
+    """A gain in one phrase: ``+4.0 % throughput (P10 to P90: +0.0 % to +10.0 %)``."""
     if gain.throughput_pps is None:
         return "no plan"
     if gain.nothing:
@@ -134,7 +134,7 @@ def gain_text(gain: Gain) -> str:
     parts = []
     if gain.cores is not None and gain.cores_now is not None and gain.cores != gain.cores_now:
         parts.append(f"{gain.cores} instead of {gain.cores_now} host cores")
-    parts.append(f"{_signed(gain.ratio)} throughput (P10-P90 {_signed(gain.low)} to {_signed(gain.high)}): "
+    parts.append(f"{_signed(gain.ratio)} throughput (P10 to P90: {_signed(gain.low)} to {_signed(gain.high)}): "
                  f"{mpps(gain.throughput_pps)}")
     return "; ".join(parts)
 

@@ -262,10 +262,10 @@ def document(rows: Sequence[ValidationRow]) -> dict[str, Any]:
 def render(rows: Sequence[ValidationRow]) -> str:
     """The rows as a table, then per target a line per group, one each for fitted and held-out rows, and one for all."""
     width = max((len(r.name) for r in rows), default=4)
-    out = [f"{'row':<{width}}  unit  published  predicted  P10-P90 (predicted)   error  binds"]
+    out = [f"{'row':<{width}}  unit  published  predicted  P10 to P90 (predicted)  error  binds"]
     for r in rows:
-        band = f"{r.low:.1f}-{r.high:.1f}{'' if r.covered else ' !'}"
-        out.append(f"{r.name:<{width}}  {r.unit:<4}  {r.published:>9.2f}  {r.predicted:>9.2f}  {band:<19}  "
+        band = f"{r.low:.1f} to {r.high:.1f}{'' if r.covered else ' !'}"
+        out.append(f"{r.name:<{width}}  {r.unit:<4}  {r.published:>9.2f}  {r.predicted:>9.2f}  {band:<22}  "
                    f"{r.error:>+6.1%}  {r.binding}{'' if r.fitted else '  (not fitted)'}")
     out += ["", "!: the published figure, as precisely as it is known, lies outside the band",
             "(not fitted): a held-out row, which no parameter was fitted on",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -62,6 +62,43 @@ class Restrictions:
     pins: tuple[Wish, ...] = ()
     forbids: tuple[Wish, ...] = ()
     nic_memory: int | None = None
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """Each as the user wrote it."""
+        memory = () if self.nic_memory is None else (f"--max-nic-memory {self.nic_memory}",)
+        return (*(f"--pin {w.text}" for w in self.pins), *(f"--forbid {w.text}" for w in self.forbids), *memory)
+
+    def without(self, number: int) -> Restrictions:
+        """All but one of them, by its number in ``said``."""
+        pins, forbids = len(self.pins), len(self.forbids)
+        if number < pins:
+            return replace(self, pins=(*self.pins[:number], *self.pins[number + 1:]))
+        if number < pins + forbids:
+            at = number - pins
+            return replace(self, forbids=(*self.forbids[:at], *self.forbids[at + 1:]))
+        return replace(self, nic_memory=None)
+
+    def blamed(self, possible: Callable[[Restrictions], bool]) -> tuple[str, ...]:
+        """Some of them that leave nothing possible, each of which is needed for that; none where it is not them."""
+        if not self.said or not possible(Restrictions()):
+            return ()
+        least, number = self, 0
+        while number < len(least.said):
+            fewer = least.without(number)
+            if possible(fewer):
+                number += 1
+            else:
+                least = fewer
+        return least.said
+
+    def away(self, state: str, place: int) -> str | None:
+        """The one that by itself keeps a state from a place; None: none does."""
+        pin = next((w for w in self.pins if w.state == state and w.place != place), None)
+        if pin is not None:
+            return f"--pin {pin.text}"
+        forbid = next((w for w in self.forbids if w.state == state and w.place == place and w.tier is None), None)
+        return None if forbid is None else f"--forbid {forbid.text}"
 
     def applied(self, instance: Instance) -> Instance:
         """The instance without what they rule out."""

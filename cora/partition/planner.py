@@ -45,7 +45,7 @@ def plan(program: Program, profile: Profile, target: Target, *, rate_pps: float 
     With ``rate_pps``: the fewest host cores that carry it (at most ``cores`` when given too), then the least host
     work, the most headroom, the least latency. With ``cores`` alone: the largest rate, then the same. ``line_bps`` is
     how the rate was asked, for messages: bits/s on the line. The other options are those of `Request`; ``warm`` is a
-    plan to begin the search with, of this program and target or not. ``pareto``: also the front of plans over cores,
+    plan of this program and target to begin the search with. ``pareto``: also the front of plans over cores,
     throughput, latency and memory of the card.
 
     Raises:
@@ -289,9 +289,9 @@ class Planner:
         given = restrictions_of(request.pins, request.forbids, request.max_nic_memory, program, target)
         self.asked = Asked(aim, request.solver, deadline, given, request.headroom, request.max_latency_ns)
         self.chooser = Chooser(self.prices, self.asked)
-        if given.pins:
-            refusing.refuse_pins(build(program, self.prices.profile, target, WHOLE, self.prices), given)
-        refusing.refuse_what_fits_nowhere(self.whole.instance, self.whole.units, given)
+        free = build(program, self.prices.profile, target, WHOLE, self.prices) if given.said else self.whole.instance
+        refusing.refuse_pins(free, given)
+        refusing.refuse_what_fits_nowhere(self.whole.instance, self.whole.units, free, given)
         self.chooser.scale = self.scale()
         self.front = front
         if warm is not None:
@@ -302,13 +302,17 @@ class Planner:
         return self.chooser.whole
 
     def warmed(self, plan: Plan) -> Placement | None:
-        """The placement of a plan made before, on today's graph; None where it is another program's or target's.
+        """The placement of a plan made before, on today's graph; None where that is not as it was then.
 
-        Classes of blocks that the plan does not know are where their block is in other classes.
+        Raises:
+            CoraError: `Kind.BAD_FLAG` where it is another program's or target's.
         """
         prices = self.prices
-        if (plan.program, plan.target) != (prices.program.name, prices.target.name):
-            return None
+        for what, said, true in (("program", plan.program, prices.program.name),
+                                 ("NIC", plan.target, prices.target.name)):
+            if said != true:
+                raise fail(Kind.BAD_FLAG, f"the search cannot begin with a plan of another {what}: it is of {said}, "
+                                          f"not of {true}", where="--warm", hint=f"give a plan of {true}, or none")
         try:
             case = self.chooser.case_of(Variant(_split_of(plan, prices), any(b.leg for b in plan.blocks)))
             return placement_of(plan, case.instance) if case is not None else None

@@ -9,32 +9,38 @@ from dataclasses import replace
 from cora.errors import CoraError, Kind, fail
 from cora.ir.span import Span
 from cora.partition.baselines import Aim, ancestors
-from cora.partition.choosing import Chooser, Chosen
+from cora.partition.choosing import Case, Chooser, Chosen
 from cora.partition.evaluate import DEFAULT_HOST_CORES
 from cora.partition.instance import Instance
 from cora.partition.integer import Limits, Setting
 from cora.partition.optimise import OutOfTime
 from cora.partition.options import Restrictions
 from cora.partition.placement import rates_of_resources
-from cora.partition.units import Units
+from cora.partition.problem import Problem
+from cora.partition.units import Units, units_of
+from cora.partition.variants import WHOLE
 from cora.plan.quantities import available, cores, line_rate, mpps, number, used
 from cora.units import LINE_OCTETS
 
 _SHOWN = 6
 
 
-def refuse_what_fits_nowhere(instance: Instance, units: Units, restrictions: Restrictions) -> None:
-    """Refuse a program with a state or code that no place takes.
+def refuse_what_fits_nowhere(instance: Instance, units: Units, free: Instance, restrictions: Restrictions) -> None:
+    """Refuse a program with a state or code that no place takes; ``free`` is the instance without restrictions.
 
     Raises:
-        CoraError: `Kind.NO_PLAN` with the target's reasons as notes.
+        CoraError: `Kind.NO_PLAN` with the restrictions that do it, or the target's reasons as notes.
     """
+    if _has_a_place(instance, units):
+        return
+    blamed = restrictions.blamed(lambda some: _is_placeable(some.applied(free)))
+    if blamed:
+        raise _contradicting(instance, units, blamed)
     kept = {s.name for s in instance.problem.whole if s.options}
     kept |= {s.name for s in instance.problem.copied if s.options}
     for state in instance.program.states:
         if state.name not in kept:
-            raise fail(Kind.NO_PLAN, f"no place of {instance.target.name} can keep {state.name}"
-                                     f"{_asked_for(restrictions)}", span=state.span,
+            raise fail(Kind.NO_PLAN, f"no place of {instance.target.name} can keep {state.name}", span=state.span,
                        notes=_notes(instance, {state.name}))
     for unit, allowed in enumerate(units.problem.allowed):
         if allowed.any():
@@ -44,9 +50,41 @@ def refuse_what_fits_nowhere(instance: Instance, units: Units, restrictions: Res
         nodes = [n for n, u in zip(instance.graph.nodes, units.of_node, strict=True) if u == unit]
         labels = {n.label for n in nodes}
         what = f"{', '.join(states)} and the code that uses them" if states else f"block {nodes[0].label}"
-        raise fail(Kind.NO_PLAN, f"no place of {instance.target.name} can take {what} together"
-                                 f"{_asked_for(restrictions)}",
+        raise fail(Kind.NO_PLAN, f"no place of {instance.target.name} can take {what} together",
                    span=nodes[0].piece.block.span, notes=_notes(instance, labels | set(states)))
+
+
+def _is_placeable(instance: Instance) -> bool:
+    return _has_a_place(instance, units_of(instance))
+
+
+def _has_a_place(instance: Instance, units: Units) -> bool:
+    """Whether every state and every piece of code may be somewhere."""
+    problem = instance.problem
+    kept = all(s.options for s in problem.whole) and all(s.options for s in problem.copied)
+    return kept and bool(units.problem.allowed.any(axis=1).all())
+
+
+def _contradicting(instance: Instance, units: Units, blamed: Sequence[str]) -> CoraError:
+    """Restrictions that leave a state, or states that have to be together, no place."""
+    problem = instance.problem
+    lost = [*(s.name for s in problem.whole if not s.options), *(s.name for s in problem.copied if not s.options)]
+    if lost:
+        leave = "leave" if len(blamed) > 1 else "leaves"
+        return fail(Kind.NO_PLAN, f"{_and(blamed)} {leave} {lost[0]} no place of {instance.target.name}",
+                    span=instance.program.state(lost[0]).span, hint="drop one of them")
+    unit = next(u for u, allowed in enumerate(units.problem.allowed) if not allowed.any())
+    states = [s.name for s in units.problem.whole if unit in s.units]
+    states += [s.name for s in units.problem.copied if unit in s.users]
+    node = next(n for n, u in zip(instance.graph.nodes, units.of_node, strict=True) if u == unit)
+    return fail(Kind.NO_PLAN, f"{_and(blamed)} contradict each other: {', '.join(states)} are used by code that is at "
+                              "one place", span=node.piece.block.span, hint="drop one of them")
+
+
+def _and(items: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    *first, last = items
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def refuse_pins(free: Instance, restrictions: Restrictions) -> None:
@@ -68,14 +106,6 @@ def refuse_pins(free: Instance, restrictions: Restrictions) -> None:
                  and r.place in where]
         raise fail(Kind.NO_PLAN, f"{pin.state} cannot be pinned to {pin.text.partition('=')[2]}", where="--pin",
                    span=free.program.state(pin.state).span, notes=notes[:_SHOWN], hint="drop this pin")
-
-
-def _asked_for(restrictions: Restrictions) -> str:
-    """The restrictions as the user wrote them, for messages; empty without any."""
-    said = [f"--pin {w.text}" for w in restrictions.pins] + [f"--forbid {w.text}" for w in restrictions.forbids]
-    if restrictions.nic_memory is not None:
-        said.append(f"--max-nic-memory {restrictions.nic_memory}")
-    return f" with {', '.join(said)}" if said else ""
 
 
 def _notes(instance: Instance, subjects: set[str]) -> list[tuple[str, Span | None]]:
@@ -210,17 +240,58 @@ def _short_of_room(chooser: Chooser) -> CoraError:
                                   f"{target.name}", notes=_notes(instance, _subjects(instance)),
                     hint="give it one: --cores 1")
     case = chooser.whole
+    blamed = chooser.asked.restrictions.blamed(lambda some: may_be_placed(chooser, some))
+    if blamed:
+        leave = "leave" if len(blamed) > 1 else "leaves"
+        return fail(Kind.NO_PLAN, f"{_and(blamed)} {leave} no plan of {instance.program.name} on {target.name}",
+                    span=instance.program.span, hint="drop one of them" if len(blamed) > 1 else "drop it, or weaken it")
     roomy = chooser.optimiser_of([case], [case.units.problem])
     if roomy.best("host", Setting(chooser.scale, max(aim.most, 1), memory=False), Limits(), "room") is not None:
         amounts = {s.name: [o.amount for o in s.options] for s in instance.problem.whole}
         amounts |= {s.name: [o.amount for o in s.options] for s in instance.problem.copied}
         sizes = [f"{s.name} needs {number(min(amounts[s.name]))}" for s in instance.program.states]
-        return fail(Kind.NO_PLAN, f"states and code do not fit into {target.name} together: {'; '.join(sizes)}"
-                                  f"{_asked_for(chooser.asked.restrictions)}",
+        return fail(Kind.NO_PLAN, f"states and code do not fit into {target.name} together: {'; '.join(sizes)}",
                     span=instance.program.span, hint="declare smaller capacities")
     return fail(Kind.NO_PLAN, f"no placement on {target.name} lets every packet run its program without going back "
                               "towards the wire", span=instance.program.span,
                 notes=_notes(instance, _subjects(instance)))
+
+
+def may_be_placed(chooser: Chooser, restrictions: Restrictions, state: str = "", place: int = 0) -> bool:
+    """Whether some plan without a split is legal under restrictions, with ``state`` at ``place`` where one is given.
+
+    Raises:
+        OutOfTime: there is no time to find out.
+    """
+    case = Case(chooser.prices, WHOLE, replace(chooser.asked, restrictions=restrictions))
+    if not case.is_possible:
+        return False
+    problem = pinned(case.units.problem, state, place) if state else case.units.problem
+    if not problem.allowed.any(axis=1).all():
+        return False
+    search = chooser.optimiser_of([case], [problem])
+    return search.best("host", Setting(chooser.scale, max(chooser.aim.most, 1)), Limits(), "any") is not None
+
+
+def pinned(problem: Problem, name: str, place: int) -> Problem:
+    """The problem with a state kept whole at a physical place."""
+    state = next(s for s in problem.whole if s.name == name)
+    allowed = problem.allowed.copy()
+    allowed[list(state.units)] &= [p == place for p in problem.physical]
+    return replace(problem, allowed=allowed)
+
+
+def kept_away(chooser: Chooser, state: str, place: int) -> str:
+    """Which restrictions keep a state from a place; empty where it is not them, or no time is left to find out."""
+    given = chooser.asked.restrictions
+    own = given.away(state, place)
+    if own is not None:
+        return f"{own} keeps it away"
+    try:
+        blamed = given.blamed(lambda some: may_be_placed(chooser, some, state, place))
+    except OutOfTime:
+        return ""
+    return f"{_and(blamed)} {'keep' if len(blamed) > 1 else 'keeps'} it away" if blamed else ""
 
 
 def _subjects(instance: Instance) -> set[str]:

@@ -349,9 +349,7 @@ class Teller:
         at_hand = [*found, *(p for p in self.whole.baselines.values() if p), *([near] if near else [])]
         there = [p for p in at_hand if p.states[name][0] == place]
         if not there:
-            why = refusing.why_not(self.whole.instance, self.whole.units, name, place) if in_time \
-                else "not found within the time limit"
-            return Move(self.name(place), False, (), None, None, why)
+            return Move(self.name(place), False, (), None, None, self.why_not(name, place, in_time))
         cores = self.given
         reached = [self.reach(p, cores) for p in there]
         reach = max(reached)
@@ -368,6 +366,14 @@ class Teller:
         limit = max(p.throughput(self.aim.most) for p in there)
         return Move(self.name(place), True, along[told], needed, finite(reach),
                     self.cost(_Cost(there[best], needed, reach, limit, "at most ")))
+
+    def why_not(self, name: str, place: int, in_time: bool) -> str:
+        """Why a state cannot be at a place: what the user asked for, or what the target says."""
+        asked = refusing.kept_away(self.chooser, name, place)
+        if asked:
+            return asked
+        return refusing.why_not(self.whole.instance, self.whole.units, name, place) if in_time \
+            else "not found within the time limit"
 
     @cached_property
     def plain(self) -> Placement | None:
@@ -387,17 +393,9 @@ class Teller:
         cases = [self.whole, case] if case is not self.whole else [self.whole]
         key = (",".join(map(str, sorted({c.units.of_state.get(name, -1) for c in cases}))), place)
         if key not in self.moved:
-            problems = [self.pinned(c.units.problem, name, place) for c in cases]
+            problems = [refusing.pinned(c.units.problem, name, place) for c in cases]
             self.moved[key] = self.searched(problems)
         return self.moved[key]
-
-    @staticmethod
-    def pinned(problem: Problem, name: str, place: int) -> Problem:
-        """The problem with a state at a place."""
-        state = next(s for s in problem.whole if s.name == name)
-        allowed = problem.allowed.copy()
-        allowed[list(state.units)] &= [p == place for p in problem.physical]
-        return replace(problem, allowed=allowed)
 
     def searched(self, problems: Sequence[Problem]) -> tuple[list[Placement], bool]:
         case = self.told.chosen.case
@@ -585,7 +583,23 @@ class Teller:
         for point in found.points:
             placement = cases[point.variant].placement(point.assignment)
             yield FrontPoint(point.cores, math.floor(point.throughput * (1 - 1e-9)), finite(point.latency),
-                             point.memory, point.proven and found.complete, placement.kept)
+                             point.memory, point.proven and found.complete, placement.kept, *self.code_of(placement))
+
+    def code_of(self, placement: Placement) -> tuple[dict[str, int], dict[str, float]]:
+        """Per place the blocks that run there, and the share of packets that end there."""
+        nodes = placement.instance.graph.nodes
+        blocks: dict[str, set[str]] = defaultdict(set)
+        ends: dict[str, int] = defaultdict(int)
+        for place, node in zip(placement.nodes, nodes, strict=True):
+            if not node.packets:
+                continue
+            blocks[self.name(place)].add(node.label)
+            if node.piece.last and not successors(node.piece.block.terminator):
+                ends[self.name(place)] += node.packets
+        order = [p.name for p in self.target.places]
+        total = placement.instance.graph.packets
+        return ({p: len(blocks[p]) for p in order if blocks[p]},
+                {p: _rounded(ends[p] / total) for p in order if blocks[p]})
 
     # Evidence.
 

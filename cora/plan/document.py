@@ -19,7 +19,7 @@ from cora.errors import Kind, fail
 from cora.models.parameters import Card, HostModel
 
 FORMAT = "cora-plan"
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -311,7 +311,8 @@ class FrontPoint:
 
     ``throughput_pps``: the most with its cores; ``latency_ns``: of the mean packet at the asked rate, None where that
     is not carried, or without queueing where no rate was asked for; ``nic_memory``: bytes of states on the card.
-    ``states``: per state where it is kept. ``proven``: whether it is proven to be the best for its limits.
+    ``states``: per state where it is kept; ``blocks``: per place the blocks that run there, and ``ends``: the share of
+    packets whose program ends there. ``proven``: whether it is proven to be the best for its limits.
     """
 
     cores: int
@@ -320,6 +321,8 @@ class FrontPoint:
     nic_memory: int
     proven: bool
     states: Mapping[str, str]
+    blocks: Mapping[str, int]
+    ends: Mapping[str, float]
 
 
 @dataclass(frozen=True)

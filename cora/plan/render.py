@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cora.errors import Kind, fail
-from cora.plan.document import Alternative, BlockPlacement, Figure, Move, Plan, StatePlacement, plain
+from cora.plan.document import Alternative, BlockPlacement, Figure, FrontPoint, Move, Plan, StatePlacement, plain
 from cora.plan.quantities import available, cores, mpps, number, scaled, used
 from cora.units import LINE_OCTETS
 
@@ -41,9 +41,9 @@ def shown_figure(figure: Figure, value: float | None) -> str:
 
 
 def figure_line(figure: Figure) -> str:
-    """A figure with its band and kind: ``throughput 13.85 Mpps (P10-P90 10.63 Mpps - 14.97 Mpps, predicted)``."""
+    """A figure with its band and kind: ``throughput 13.85 Mpps (P10 to P90: 10.63 Mpps to 14.97 Mpps, predicted)``."""
     low, high = shown_figure(figure, figure.low), shown_figure(figure, figure.high)
-    return f"{figure.name} {shown_figure(figure, figure.value)} (P10-P90 {low} - {high}, {figure.kind})"
+    return f"{figure.name} {shown_figure(figure, figure.value)} (P10 to P90: {low} to {high}, {figure.kind})"
 
 
 def headline(plan: Plan) -> str:
@@ -101,7 +101,7 @@ def _lines(plan: Plan) -> list[str]:
         v = e.verified
         lines.append(f"  verified: {v.packets:,} packets of {', '.join(v.traffic)} under {v.seeds} schedules each, the "
                      f"parts in one process equal to the unsplit program; {v.fast:,} on the fast path, {v.punted:,} "
-                     "handed over")
+                     "handed over, over all schedules")
     return lines
 
 
@@ -128,9 +128,9 @@ def _tables(plan: Plan) -> list[Table]:
     ]
     others: list[Row] = [(a.name, *_alternative(plan, a)) for a in plan.alternatives]
     front: list[Row] = [
-        (str(p.cores), mpps(p.throughput_pps), "-" if p.latency_ns is None else f"{p.latency_ns / 1000:.1f} us",
-         f"{p.nic_memory:,} bytes", ", ".join(f"{s} {k}" for s, k in p.states.items()
-                                              if any(f"{place}/" in k for place in plan.places[:-1])) or "none")
+        (str(p.cores), mpps(p.throughput_pps),
+         "the rate is not carried" if p.latency_ns is None else f"{p.latency_ns / 1000:.1f} us",
+         f"{p.nic_memory:,} bytes", _near(plan, p), _code(p) if _reads_alike(plan, p) else "")
         for p in plan.pareto
     ]
     lent: list[Row] = [
@@ -150,9 +150,32 @@ def _tables(plan: Plan) -> list[Table]:
         ("Path classes", ("share", "state outcomes", "verdict", "place"), classes),
         ("Crossings inside the program", ("direction", "share", "blocks", "travels along"), crossings),
         ("Resources at the planned rate", ("resource", "place", "a packet takes", "available", "used"), resources),
-        ("Pareto front", ("cores", "throughput", "latency", "memory of the card", "states not at the host"), front),
-        ("Other placements", ("placement", "cores", f"throughput, {compared}", "P10-P90", "note"), others),
+        ("Pareto front", ("cores", "throughput", _front_latency(plan), "memory of the card", "states not at the host",
+                          "code" if any(row[-1] for row in front) else ""), front),
+        ("Other placements", ("placement", "cores", f"throughput, {compared}", "P10 to P90", "note"), others),
     ]
+
+
+def _near(plan: Plan, point: FrontPoint) -> str:
+    """The states that a plan of the front keeps nearer to the wire than the host."""
+    return ", ".join(f"{s} {k}" for s, k in point.states.items()
+                     if any(f"{place}/" in k for place in plan.places[:-1])) or "none"
+
+
+def _reads_alike(plan: Plan, point: FrontPoint) -> bool:
+    """Whether another plan of the front keeps all states where this one does: then the code is what differs."""
+    return sum(p.states == point.states for p in plan.pareto) > 1
+
+
+def _code(point: FrontPoint) -> str:
+    """Blocks at each place, and the share of packets that end there."""
+    return ", ".join(f"{place}: {point.blocks.get(place, 0)} blocks, end of {percent(share)}"
+                     for place, share in point.ends.items())
+
+
+def _front_latency(plan: Plan) -> str:
+    rate = plan.request.rate_pps
+    return "latency without queues" if rate is None else f"latency at {mpps(rate)}"
 
 
 def _where(s: StatePlacement) -> str:
@@ -165,7 +188,7 @@ def _alternative(plan: Plan, other: Alternative) -> Row:
     if not other.legal:
         return ("-", "-", "-", other.note)
     needed = "-" if plan.request.rate_pps is None else "out of reach" if other.cores is None else str(other.cores)
-    return (needed, mpps(other.throughput_pps), f"{mpps(other.low)} - {mpps(other.high)}", other.note)
+    return (needed, mpps(other.throughput_pps), f"{mpps(other.low)} to {mpps(other.high)}", other.note)
 
 
 def _names(values: Sequence[str]) -> list[str]:

@@ -167,7 +167,7 @@ class Dot:
 
 def dots(name: str, rows: Sequence[Dot], unit: str, title: str, description: str,
          line: tuple[float, str] | None = None) -> Markup:
-    """One row a figure: a dot for the value and a bar for its P10-P90 band. ``line``: a value to compare all with."""
+    """One row a figure: a dot for the value, a bar for P10 to P90. ``line``: a value to compare all with."""
     values = [v for r in rows for v in (r.value, r.high) if v is not None]
     top = _at_top(max([*values, *([line[0]] if line else [])], default=1.0))
     scale = Linear(top, 150.0, 640.0)

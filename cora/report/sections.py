@@ -52,7 +52,7 @@ def _tile(name: str, value: str, band: str) -> Markup:
 
 
 def _band(figure: Figure) -> str:
-    return f"{shown_figure(figure, figure.low)} - {shown_figure(figure, figure.high)}"
+    return f"{shown_figure(figure, figure.low)} to {shown_figure(figure, figure.high)}"
 
 
 def _core_band(plan: Plan) -> str:
@@ -264,10 +264,10 @@ def others(plan: Plan) -> Markup:
                  "same figures are in the table below.", line)
     told = verdict(plan)
     body = [(a.name, "-" if a.cores is None else str(a.cores), mpps(a.throughput_pps),
-             f"{mpps(a.low)} - {mpps(a.high)}", "-" if a.ratio is None else f"{a.ratio:.2f}",
-             "-" if a.ratio_low is None or a.ratio_high is None else f"{a.ratio_low:.2f} - {a.ratio_high:.2f}", a.note)
+             f"{mpps(a.low)} to {mpps(a.high)}", "-" if a.ratio is None else f"{a.ratio:.2f}",
+             "-" if a.ratio_low is None or a.ratio_high is None else f"{a.ratio_low:.2f} to {a.ratio_high:.2f}", a.note)
             for a in against(plan)]
-    data = table(("placement", "cores", "throughput", "P10-P90", "plan is faster by", "P10-P90", "note"), body,
+    data = table(("placement", "cores", "throughput", "P10 to P90", "plan is faster by", "P10 to P90", "note"), body,
                  "Simpler placements (predicted)", numeric=(1, 2, 3, 4, 5))
     caption = f"Throughput with {with_cores}, predicted; bars are P10 to P90."
     if plan.request.rate_pps is not None:

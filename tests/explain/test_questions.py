@@ -162,4 +162,4 @@ def test_the_text_names_what_binds_and_who_uses_it() -> None:
     assert "conns: accesses at nic" in text and "case.nf:10" in text and "by path: " in text
     assert all(s.name in text for s in subject.plan.states)
     rows = sensitivity.sensitivity(Questions(subject))
-    assert "not asked, mostly free: link" in more_text(rows, ("link",)) and "P10-P90" in more_text(rows)
+    assert "not asked, mostly free: link" in more_text(rows, ("link",)) and "P10 to P90" in more_text(rows)

@@ -79,7 +79,25 @@ def test_pins_that_cannot_be_are_answered_with_the_reason() -> None:
     assert diagnostic.span is not None and diagnostic.span.line == 3
     assert "'conns=nic' and 'conns=host' contradict" in refusal(cores=1, pins=("conns=nic", "conns=host"))
     assert "contradict each other" in refusal(cores=1, pins=("conns=nic/fast",), forbids=("conns=nic",))
-    assert "with --forbid conns=nic, --forbid conns=host" in refusal(cores=1, forbids=("conns=nic", "conns=host"))
+    forbids = ("conns=nic", "peers=host", "conns=host")
+    assert "--forbid conns=nic and --forbid conns=host leave conns no place" in refusal(cores=1, forbids=forbids)
+
+
+def test_reasons_name_what_was_asked_and_not_the_memory() -> None:
+    made = planned(cores=2, pins=("conns=host",))
+    (move,) = made.state("conns").moves
+    assert (move.possible, move.reason) == (False, "--pin conns=host keeps it away")
+    (move,) = planned(cores=2, forbids=("conns=host",)).state("conns").moves
+    assert move.reason == "--forbid conns=host keeps it away"
+    (move,) = planned(cores=2, max_nic_memory=10).state("conns").moves
+    assert (move.where, move.reason) == ("nic", "--max-nic-memory 10 keeps it away")
+
+
+def test_contradicting_restrictions_are_named_and_no_others() -> None:
+    said = refusal(cores=2, pins=("hits=host", "conns=nic", "peers=host"))
+    assert "--pin conns=nic and --pin peers=host contradict each other: conns, peers" in said and "hits=" not in said
+    said = refusal(cores=2, pins=("conns=nic",), forbids=("conns=nic/fast",), max_nic_memory=10)
+    assert "--pin conns=nic and --max-nic-memory 10 leave no plan" in said
 
 
 @pytest.mark.parametrize("limit", [0, 60, 64, 119, 124, 200])
@@ -147,9 +165,8 @@ def test_a_warm_start_changes_nothing_but_the_way() -> None:
         cold = planned(**wanted)
         warm = planned(**wanted, warm=cold)
         assert (warm.cores, warm.throughput_pps, warm.states) == (cold.cores, cold.throughput_pps, cold.states)
-        # A plan of something else is no use and no harm.
-        other = planned(**wanted, warm=replace(cold, program="other"))
-        assert other.states == cold.states
+        assert "another program: it is of other" in refusal(**wanted, warm=replace(cold, program="other"))
+        assert "another NIC: it is of other" in refusal(**wanted, warm=replace(cold, target="other"))
 
 
 def test_the_fast_search_says_that_nothing_is_proven() -> None:

@@ -51,7 +51,7 @@ def test_plans_obey_the_schema_and_broken_ones_do_not() -> None:
     for one in (made(), made(None, 5e6)):
         validator.validate(json.loads(one.to_json()))
     data = json.loads(made().to_json())
-    changes: list[dict[str, Any]] = [{"version": 3}, {"cores": "2"}, {"states": [{}]}, {"more": 1}]
+    changes: list[dict[str, Any]] = [{"version": 4}, {"cores": "2"}, {"states": [{}]}, {"more": 1}]
     for change in changes:
         assert not validator.is_valid({**data, **change})
 
@@ -124,8 +124,8 @@ CORRUPTED: list[tuple[str, Callable[[], str], Kind, str]] = [
     ("twice", lambda: '{"format": "cora-plan", "format": "cora-plan"}', Kind.BAD_PLAN,
      "format: the field stands twice"),
     ("half a character", lambda: changed("program", value="\ud800"), Kind.BAD_PLAN, "program: half a character"),
-    ("old", lambda: changed("version", value=0), Kind.PLAN_VERSION, "version 0, this program reads version 2"),
-    ("new", lambda: changed("version", value=3), Kind.PLAN_VERSION, "version 3, this program reads version 2"),
+    ("old", lambda: changed("version", value=0), Kind.PLAN_VERSION, "version 0, this program reads version 3"),
+    ("new", lambda: changed("version", value=4), Kind.PLAN_VERSION, "version 4, this program reads version 3"),
     ("version true", lambda: changed("version", value=True), Kind.PLAN_VERSION, "version True"),
     ("no version", lambda: changed("version", drop=True), Kind.PLAN_VERSION, "version None"),
     ("field missing", lambda: changed("cores", drop=True), Kind.BAD_PLAN, "cores is missing"),

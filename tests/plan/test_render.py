@@ -13,7 +13,7 @@ from planning_fakes import nat_like, nat_profile, target_of
 
 from cora.errors import CoraError, Kind
 from cora.partition import plan
-from cora.plan.document import Copy, Lent, Plan, RefusedAt
+from cora.plan.document import Copy, FrontPoint, Lent, Plan, RefusedAt
 from cora.plan.quantities import mpps
 from cora.plan.render import diff, differences, explain, explained, headline, render, summary
 
@@ -32,6 +32,18 @@ def test_summary(golden: Callable[[str, str], None]) -> None:
     golden("rate.txt", summary(made(None, 5e6)))
     golden("cores.txt", summary(made(2)))
     golden("refusals.txt", summary(made(2, None, frozenset({("peers", "nic"), ("deny", "nic")}))))
+
+
+def test_plans_of_the_front_that_keep_the_same_states_say_what_differs() -> None:
+    found = made(2)
+    states = {"conns": "host/dram"}
+    front = (FrontPoint(1, 2_000_000, 3000.0, 0, True, states, {"nic": 3, "host": 4}, {"nic": 0.25, "host": 0.75}),
+             FrontPoint(1, 1_000_000, None, 0, True, states, {"host": 7}, {"host": 1.0}),
+             FrontPoint(0, 500_000, 2000.0, 60, True, {"conns": "nic/fast"}, {"nic": 7}, {"nic": 1.0}))
+    text = summary(replace(found, pareto=front, request=replace(found.request, rate_pps=1_500_000)))
+    assert "latency at 1.50 Mpps" in text and "the rate is not carried" in text
+    assert "nic: 3 blocks, end of 25.0 %, host: 4 blocks, end of 75.0 %" in text
+    assert "host: 7 blocks, end of 100.0 %" in text and "nic: 7 blocks" not in text
 
 
 def test_explanations(golden: Callable[[str, str], None]) -> None:

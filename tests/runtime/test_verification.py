@@ -108,6 +108,19 @@ def test_the_command_prints_json(plan_file: Path) -> None:
     facts = json.loads(said)
     assert code == 0 and facts["equal"] and facts["difference"] is None
     assert len(facts["digest"]) == 64 and 0 < facts["coverage"] <= 1
+    # Without a capture it is that of the examples, as taken at the first port.
+    assert (facts["compared"][0]["source"], facts["compared"][0]["packets"]) == ("office.pcap", 6630)
+
+
+def test_a_program_that_moved_is_asked_for(plan_file: Path, tmp_path: Path) -> None:
+    plan = load_plan(plan_file)
+    gone = tmp_path / "gone.json"
+    save(replace(plan, states=tuple(replace(s, source=replace(s.source, file="gone.nf")) for s in plan.states)), gone)
+    with pytest.raises(cora.CoraError, match=r"the program that the plan names is not there") as caught:
+        run(gone)
+    assert caught.value.diagnostics[0].hint == "say where it is now: --program NF"
+    code, _ = run(gone, "--program", POLICER, "--packets", 0, "--seeds", 1)
+    assert code == 0
 
 
 def test_a_difference_has_exit_code_1(plan_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
