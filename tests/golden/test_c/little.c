@@ -352,6 +352,7 @@ static void cora_program_finish(struct cora_engine *E, struct cora_packet *p)
         return;
     }
 resume_1: /* little.nf:17 */
+    /* little.nf:18 */
     v_e = t_hosts_lookup_0(E, hash, v_src);
     if (v_e != CORA_NONE)
         goto b_hosts_hit;
