@@ -131,7 +131,9 @@ def least_regret(plan: Plan, program: Program, profile: Profile, target: Target)
     name = found.report.least_regret
     if name == found.report.rivals[0].name:
         return plan
-    return plan_with(profile, plan.request, found.placements[name], "taken because it is least to regret")
+    made = plan_with(profile, plan.request, found.placements[name], "taken because it is least to regret")
+    # The plan's own samples are of the model alone, with the cores that each plan asks for.
+    return plan if (made.samples_met or 0) < (plan.samples_met or 0) else made
 
 
 class _Judge:
@@ -268,8 +270,8 @@ class _Judge:
         rivals = [self.rival(n, placements[n], costs[i], regret[i], same) for i, n in enumerate(names)]
         order = {r.name: (_steps(r.regret[1], same), r.lost, _steps(r.regret[0], same), i)
                  for i, r in enumerate(rivals)}
-        # What misses the rate by the model's own figures is no plan.
-        carrying = [r for r in rivals if r.value is not None] or rivals[:1]
+        # What misses the rate by the model's own figures is no plan, and what carries it less often no safer one.
+        carrying = [r for r in rivals if r.value is not None and _carries_as_often(r, rivals[0])] or rivals[:1]
         least = min(carrying, key=lambda r: order[r.name])
         others = sorted(rivals[1:], key=lambda r: order[r.name])
         binding = Counter(self.scenarios.binding(self.demands[names[0]], self.cores)[1:])
@@ -316,6 +318,11 @@ class _Judge:
         for factor in FACTORS:
             values = np.array([d.factors[factor] for d in self.scenarios.drawn[1:]])
             yield f"traffic: {factor.replace('_', ' ')}", values
+
+
+def _carries_as_often(rival: Rival, plan: Rival) -> bool:
+    """Whether a rival carries the asked rate in as many scenarios as the plan, with its cores and with the most."""
+    return rival.lost <= plan.lost and (rival.met or 0.0) >= (plan.met or 0.0)
 
 
 def _numbers(problem: Problem, options: Sequence[Option | CopyOption]) -> dict[tuple[int, str], int]:
