@@ -90,12 +90,12 @@ def command(nf: str, more: tuple[str, ...], settings: tuple[str, ...], traffic: 
 
         only = {"--set": settings, "--pin": pin, "--forbid": forbid, "--max-latency": max_latency,
                 "--headroom": headroom, "--window": window, "--warm": warm, "--robust": robust, "--pareto": pareto,
-                "--port-map": port_map, "--captured-at": captured_at}
+                "--port-map": port_map, "--captured-at": captured_at, "--search": search != "exact",
+                "--all": everything}
         refused = [flag for flag, value in only.items() if value]
         if refused:
             raise fail(Kind.BAD_FLAG, "this is said of one program, and there are several", where=", ".join(refused),
-                       hint="plan one program, or make the profiles with `cora profile`, which takes --set, --port-map "
-                            "and --captured-at")
+                       hint=_SEVERAL)
         plan_several((nf, *more), traffic, profile_file, rates, registry.get(nic, instance, reserved, host_model),
                      options, cores=cores, solver=solver, time_limit=time_limit, max_nic_memory=max_nic_memory,
                      output=output, as_json=as_json)
@@ -130,6 +130,13 @@ def command(nf: str, more: tuple[str, ...], settings: tuple[str, ...], traffic: 
     click.echo(render(found, sys.stdout.isatty(), everything))
     if output is not None:
         click.echo(f"written: {output}")
+
+
+# What can be said of several programs, and how the rest is said.
+_SEVERAL = ("several programs take --trace or --profile and --rate, one for each, and --nic, --instance, --reserve, "
+            "--host-model, --cores (at most, for all together), --solver, --time-limit, --max-nic-memory, -o and "
+            "--json; --set, --port-map and --captured-at are for `cora profile`, and `cora show PLAN --all` shows all "
+            "reasons")
 
 
 def _only(values: tuple[str, ...], flag: str) -> str | None:

@@ -63,7 +63,8 @@ def diagnose(error: UnexpectedInput, text: str, file: str, source: str) -> tuple
             hint = "a program starts with: nf NAME {"
         message = f"expected {expected}, found the end of the file"
         return Diagnostic(Kind.SYNTAX, message, span, hint=hint, source=source), offset
-    hint = _number_hint(text[max(0, offset - 80):offset], token) or _hint(token, before, accepted, expected)
+    hint = (_number_hint(text[max(0, offset - 80):offset], token) or _key_hint(text, offset, expected)
+            or _hint(token, before, accepted, expected))
     return Diagnostic(Kind.SYNTAX, f"expected {expected}, found '{_shown(token)}'", span, hint=hint,
                       source=source), offset
 
@@ -79,6 +80,10 @@ def without_statement(text: str, offset: int) -> str:
     masked = _COMMENT_OR_TEXT.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
     start = max(masked.rfind(mark, 0, offset) for mark in ";{}") + 1
     end = _statement_end(masked, offset)
+    if masked[end:end + 1] == "}" and masked.count("(", start, end) > masked.count(")", start, end):
+        # In brackets that are still open a brace closes nothing: it was meant to close them.
+        rest = masked[end + 1:].lstrip()
+        end = len(masked) - len(rest) + 1 if rest.startswith(";") else end
     while (rest := masked[end:].lstrip()).startswith("else"):
         end = _statement_end(masked, len(masked) - len(rest))
     blank = re.sub(r"[^\n]", " ", text[start:end])
@@ -183,6 +188,28 @@ def _written(terminal: str) -> str:
 def _number_hint(before: str, token: Token) -> str | None:
     glued = token.type == "NAME" and re.search(r"\b[0-9]\w*$", before)
     return _UNITS if glued or re.search(r"[0-9]\.$", before) else None
+
+
+# How the key of each kind of state is declared; of a map it is made of fields of the entry.
+_KEYS = {
+    "map": "a key is a field of the entry, or several in brackets: key NAME = FIELD; key NAME = (FIELD, FIELD);",
+    "meter": "a key is a field with its type, or several in brackets: key FIELD: TYPE; key (FIELD: TYPE, FIELD: TYPE);",
+    "acl": "a key is fields with types and how they match, in brackets: key (FIELD: TYPE ternary, FIELD: TYPE range);",
+    "lpm": "a key is one field with its type: key FIELD: TYPE;",
+}
+_STATE = re.compile(r"\b(map|meter|acl|lpm)\s+\w+\s*\{")
+
+
+def _key_hint(text: str, offset: int, expected: str) -> str | None:
+    """How a key is written, for an error inside the declaration of one."""
+    masked = _COMMENT_OR_TEXT.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
+    start = max(masked.rfind(mark, 0, offset) for mark in ";{}") + 1
+    if expected == "';'" and masked[offset] != ",":
+        return None  # the declaration of the key is whole
+    if re.match(r"\s*key\b", masked[start:]) is None or offset <= start + masked[start:].index("key"):
+        return None
+    declared = [m[1] for m in _STATE.finditer(masked, 0, start)]
+    return _KEYS[declared[-1]] if declared else None
 
 
 def _hint(token: Token, before: str, accepted: set[str], expected: str) -> str | None:

@@ -256,6 +256,8 @@ BAD_INPUT: list[tuple[list[str], list[str]]] = [
     (["plan", NAT, "--trace", OFFICE, "--nic", "agilio-cx", "--rate", "1Mpps", "--solver", "abacus"], ["abacus"]),
     (["plan", NAT, NAT, *PLANNED], ["E701", "2 programs need as many captures"]),
     (["plan", NAT, NAT, *PLANNED, "--trace", OFFICE], ["E701", "2 programs need as many rates"]),
+    (["plan", NAT, NAT, *PLANNED, "--search", "fast"], ["E701", "--search", "said of one program", "(at most"]),
+    (["plan", NAT, NAT, *PLANNED, "--all"], ["E701", "--all", "`cora show PLAN --all`"]),
     (["plan", NAT, NAT, *PLANNED, "--pin", "conns=nic"], ["E701", "--pin", "said of one program"]),
     (["plan", NAT, NAT, *PLANNED, "--trace", OFFICE, "--rate", "1Mpps", "-o", "no/folder"], ["E702", "mkdir"]),
     (["plan", NAT, *PLANNED, "--rate", "2Mpps"], ["E701", "2 values for one program"]),
