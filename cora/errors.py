@@ -75,6 +75,7 @@ class Kind(Enum):
     CACHE_UNWRITABLE = (604, "cache-unwritable")
     MISSING_LIBRARY = (605, "missing-library")
     MISSING_TOOL = (606, "missing-tool")
+    MAKE_FAILED = (607, "make-failed")
 
     BAD_FLAG = (701, "bad-flag")
     CANNOT_WRITE = (702, "cannot-write")

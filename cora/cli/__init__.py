@@ -36,6 +36,7 @@ COMMANDS = {
     "budget": "Print what each path costs; check it against a budget.",
     "robust": "Try a plan under other figures and traffic; find the traffic that hurts it most.",
     "verify": "Run a plan's parts in one process and compare them with the program.",
+    "build": "Write the programs of a plan's places as a source tree.",
     "replay": "Run a program on traffic; write the packets and the state it leaves.",
     "trace": "Follow one packet through the program.",
     "nics": "List the NICs and their models; hold the models against published figures.",

@@ -17,6 +17,7 @@ from cora.errors import Kind, fail
 
 if TYPE_CHECKING:
     from cora.analysis.profile import Profile
+    from cora.build.request import BuildRequest
     from cora.engine.results import Options
     from cora.explain.subject import Subject
     from cora.ir.nodes import Program
@@ -65,6 +66,36 @@ def inputs_options(function: F) -> F:
     ):
         function = option(function)
     return function
+
+
+def plan_program_options(function: F) -> F:
+    """The program of a plan, where it is not the file that the plan names."""
+    for option in (
+        click.option("--set", "settings", multiple=True, metavar="CONFIG=VALUE",
+                     help="The config values the plan was made with. Repeatable."),
+        click.option("--program", "nf", type=click.Path(), metavar="NF",
+                     help="The program of the plan; default: the file the plan names."),
+    ):
+        function = option(function)
+    return function
+
+
+def build_request(plan: str, nf: str | None, settings: tuple[str, ...]) -> BuildRequest:
+    """What the programs of a plan file are built from. Refuses first where nothing can be built for its target.
+
+    Raises:
+        CoraError: `Kind.NOT_BUILDABLE`; all that is wrong with the plan or the program.
+    """
+    import cora
+    from cora.build.backend import require_builder
+    from cora.build.request import request_of
+    from cora.plan.document import load_plan
+
+    found = load_plan(Path(plan))
+    require_builder(found.target)
+    file = program_of(found, nf)
+    check_inputs(file)
+    return request_of(found, cora.load(file, settings_of(settings)))
 
 
 def json_option(function: F) -> F:

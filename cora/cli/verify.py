@@ -66,7 +66,8 @@ def command(plan: str, traffic: tuple[str, ...], settings: tuple[str, ...], nf: 
     keep_inputs({"-o": None if output == plan else output}, [plan, nf, *traffic])
     found = load_plan(Path(plan))
     file = program_of(found, nf)
-    check_inputs(file, *traffic)
+    for path in traffic or (None,):
+        check_inputs(file, path)
     program = cora.load(file, settings_of(settings))
     if not traffic:
         traffic, captured_at = _shipped(program, captured_at)
