@@ -7,7 +7,7 @@ from pathlib import PurePath
 from cora.analysis.paths import Numbering, number_paths
 from cora.emit import expressions
 from cora.emit.dialect import Dialect, Lines
-from cora.emit.headers import extract_call, load_expression, present_flag, store_statements
+from cora.emit.headers import present_flag
 from cora.emit.names import comment, literal
 from cora.ir import nodes
 from cora.ir.nodes import Block, Instruction, Program, Terminator, Value, operands_of, result_of, successors
@@ -76,7 +76,7 @@ class Body:
             case nodes.Meta():
                 return self.dialect.meta(node)
             case nodes.Load():
-                return load_expression(node)
+                return self.dialect.load_header(node)
             case nodes.LoadEntry():
                 return self.dialect.load_entry(node)
         raise TypeError(f"{node.mnemonic} computes no value")
@@ -85,7 +85,7 @@ class Body:
         """What an instruction changes."""
         match node:
             case nodes.Store():
-                return store_statements(node, self.dialect.use(node.value))
+                return self.dialect.store_header(node)
             case nodes.StoreEntry():
                 return self.dialect.store_entry(node)
             case nodes.Touch():
@@ -140,8 +140,7 @@ class Body:
             case nodes.Switch():
                 return self.switch(node, goto)
             case nodes.Extract():
-                call = extract_call(node.header, node.limit, verify=node.verify, source_route=node.source_route)
-                return select_case(call, [(_OUTCOMES[o], goto[o]) for o, _ in node.outcomes])
+                return select_case(self.dialect.extract(node), [(_OUTCOMES[o], goto[o]) for o, _ in node.outcomes])
         raise TypeError(f"{node.mnemonic} is no plain terminator")
 
     def passed(self, node: nodes.Jump) -> Lines:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from cora.emit.headers import extract_call, load_expression, store_statements
 from cora.emit.names import Names, literal, value_type
 from cora.ir.nodes import (
     Const,
     Count,
     Delete,
     Drop,
+    Extract,
     Forward,
     Hold,
     Insert,
+    Load,
     LoadConfig,
     LoadEntry,
     Lookup,
@@ -21,6 +24,7 @@ from cora.ir.nodes import (
     Program,
     Punt,
     Reject,
+    Store,
     StoreEntry,
     Touch,
     TrackFragment,
@@ -52,6 +56,18 @@ class Dialect(ABC):
         if value in self.configs:
             return self.config(self.configs[value])
         return self.names.value(value)
+
+    def load_header(self, node: Load) -> str:
+        """An expression for a header field."""
+        return load_expression(node)
+
+    def store_header(self, node: Store) -> Lines:
+        """Writes a header field and keeps checksums right."""
+        return store_statements(node, self.use(node.value))
+
+    def extract(self, node: Extract) -> str:
+        """The call that extracts a header and gives a cora_outcome."""
+        return extract_call(node.header, node.limit, verify=node.verify, source_route=node.source_route)
 
     def known(self, value: Value) -> int | None:
         """The value, where it is a constant."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from cora.errors import Kind, fail
 from cora.ir.headers import QUOTED, HeaderField, field_of
 from cora.ir.nodes import Load, Store
 
-_BASES = {"eth": "p->data", "vlan": "p->data + 14", "arp": "p->data + p->l3", "ipv4": "p->data + p->l3",
-          "ipv6": "p->data + p->l3", "tcp": "p->l4_header", "udp": "p->l4_header", "icmp": "p->l4_header",
-          "icmp6": "p->l4_header", "l4": "p->l4_header"}
+# Where a header begins, as a C pointer.
+HOST_BASES: Mapping[str, str] = {
+    "eth": "p->data", "vlan": "p->data + 14", "arp": "p->data + p->l3", "ipv4": "p->data + p->l3",
+    "ipv6": "p->data + p->l3", "tcp": "p->l4_header", "udp": "p->l4_header", "icmp": "p->l4_header",
+    "icmp6": "p->l4_header", "l4": "p->l4_header",
+    **dict.fromkeys(("quoted.ipv4", "quoted.ipv6"), "p->data + p->quoted"),
+    **dict.fromkeys(("quoted.tcp", "quoted.udp", "quoted.icmp", "quoted.icmp6", "quoted.l4"), "p->data + p->quoted_l4")}
 _COMPUTED = {("eth", "type"): "p->eth_type", ("eth", "tags"): "p->tags", ("ipv6", "proto"): "p->upper",
              ("quoted.ipv6", "proto"): "p->quoted_upper"}
 # Offset of the checksum in an upper-layer header, and whether the UDP rule applies.
@@ -27,7 +33,7 @@ def extract_call(header: str, limit: int, *, verify: bool, source_route: bool) -
     return f"cora_extract_{header.replace('.', '_')}(p{arguments.get(header, '')})"
 
 
-def load_expression(node: Load) -> str:
+def load_expression(node: Load, bases: Mapping[str, str] = HOST_BASES) -> str:
     """The value of a header field; the header lies inside the captured bytes because its extraction checked it."""
     computed = _COMPUTED.get((node.header, node.field))
     if computed is not None:
@@ -35,17 +41,17 @@ def load_expression(node: Load) -> str:
     field = _field(node)
     first, lead = divmod(field.bit, 8)
     if lead == 0 and field.bits in (8, 16, 32, 48, 64, 128):
-        return f"cora_get{field.bits}({_at(node.header, first)})"
+        return f"cora_get{field.bits}({_at(bases, node.header, first)})"
     size = next(s for s in (8, 16, 32) if lead + field.bits <= s)
     shift = size - lead - field.bits
-    word = f"cora_get{size}({_at(node.header, first)})"
+    word = f"cora_get{size}({_at(bases, node.header, first)})"
     shifted = f"{word} >> {shift}" if shift else word
     return f"{shifted} & {(1 << field.bits) - 1:#x}"
 
 
-def store_statements(node: Store, value: str) -> list[str]:
+def store_statements(node: Store, value: str, bases: Mapping[str, str] = HOST_BASES) -> list[str]:
     """Statements that write a field and bring every checksum over it up to date."""
-    store = _store_call(node, value)
+    store = _store_call(node, value, bases)
     update = _updates(node)
     if not update:
         return [f"{store};"]
@@ -59,19 +65,15 @@ def _field(node: Load | Store) -> HeaderField:
     return field
 
 
-def _at(header: str, offset: int) -> str:
-    base = _BASES.get(header)
-    if base is None:
-        inner = header.removeprefix(QUOTED)
-        base = "p->data + p->quoted" if inner in ("ipv4", "ipv6") else "p->data + p->quoted_l4"
-    return f"{base} + {offset}" if offset else base
+def _at(bases: Mapping[str, str], header: str, offset: int) -> str:
+    return f"{bases[header]} + {offset}" if offset else bases[header]
 
 
-def _store_call(node: Store, value: str) -> str:
+def _store_call(node: Store, value: str, bases: Mapping[str, str]) -> str:
     """Writes over the 16-bit words the field lies in and gives their change."""
     field = _field(node)
     word, lead = divmod(field.bit, 16)
-    at = _at(node.header, 2 * word)
+    at = _at(bases, node.header, 2 * word)
     if lead == 0 and field.bits == 48:
         return f"cora_put48({at}, {value})"
     if lead == 0 and field.bits in (16, 32, 128):

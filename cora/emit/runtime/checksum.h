@@ -3,7 +3,7 @@
 #ifndef CORA_CHECKSUM_H
 #define CORA_CHECKSUM_H
 
-#include "base.h"
+#include "bits.h"
 
 static inline uint16_t cora_fold(uint64_t sum)
 {
@@ -33,14 +33,14 @@ static inline uint64_t cora_sum(const uint8_t *p, uint32_t length, uint64_t sum)
 static inline uint64_t cora_store16(uint8_t *p, uint16_t v)
 {
     uint16_t old = cora_raw16(p), new_ = CORA_BE16(v);
-    memcpy(p, &new_, sizeof new_);
+    cora_set16(p, new_);
     return (uint64_t)(uint16_t)~old + new_;
 }
 
 static inline uint64_t cora_store32(uint8_t *p, uint32_t v)
 {
     uint32_t old = cora_raw32(p), new_ = CORA_BE32(v);
-    memcpy(p, &new_, sizeof new_);
+    cora_set32(p, new_);
     return (uint64_t)(uint32_t)~old + new_;
 }
 
@@ -70,7 +70,7 @@ static inline uint64_t cora_fix(uint8_t *p, uint64_t change)
 {
     uint16_t old = cora_raw16(p);
     uint16_t new_ = (uint16_t)~cora_fold((uint64_t)(uint16_t)~old + change);
-    memcpy(p, &new_, sizeof new_);
+    cora_set16(p, new_);
     return (uint64_t)(uint16_t)~old + new_;
 }
 
@@ -84,7 +84,7 @@ static inline uint64_t cora_fix_udp(uint8_t *p, uint64_t change)
     uint16_t new_ = (uint16_t)~cora_fold((uint64_t)(uint16_t)~old + change);
     if (!new_)
         new_ = 0xffff;
-    memcpy(p, &new_, sizeof new_);
+    cora_set16(p, new_);
     return (uint64_t)(uint16_t)~old + new_;
 }
 

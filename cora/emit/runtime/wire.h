@@ -50,7 +50,7 @@ struct cora_message {
     uint64_t used, gap; /* the flow's latest packet and the mean of its pauses */
     uint32_t seen;      /* LEND: packets that the owner has seen of it */
     bool active;     /* the near place has used it, so its values count */
-    uint8_t row[CORA_ROW_LIMIT + 1];
+    uint8_t row[CORA_ROW_LIMIT + 1] __attribute__((aligned(8)));
 };
 
 /* What verification prints; the order is that of STATISTICS in cora/engine/split.py. */

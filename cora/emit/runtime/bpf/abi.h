@@ -1,7 +1,7 @@
 /* What the kernel's half of a split program and its user half share: layouts, and the names of maps and programs.
  *
  * Both halves include the generated `kernel_interface.h` before this header; it defines CORA_PORTS, CORA_REASONS,
- * CORA_LENDINGS, CORA_ROW_LIMIT, CORA_PUNT_FIXED and CORA_PUNT_LIMIT.
+ * CORA_LENDINGS, CORA_COUNTERS, CORA_ROW_LIMIT, CORA_PUNT_FIXED and CORA_PUNT_LIMIT.
  *
  * Maps (libbpf finds them by these names):
  *   .data.shared     one `struct cora_shared`, mmapable
@@ -10,7 +10,7 @@
  *   cora_devices     DEVMAP: by port number, the interface that packets leave by
  *   cora_xsks        XSKMAP: by port * shared.queues + receive queue, the socket of the user half
  *   cora_rows        one `struct cora_rows`, mmapable: rows that cora_dump and cora_load hand over
- *   cora_state_N     entries of state number N of the part; a counter's totals for each CPU
+ *   .bss             the tables, pools and large counters (cora_dump reads them, whatever their layout)
  *
  * Programs:
  *   cora_xdp         SEC("xdp"), the same on every port's interface
@@ -18,7 +18,8 @@
  *                    owner, if anything, is in `answer` when the run returns
  *   cora_sweep       SEC("syscall"), context `struct cora_sweep_call`: removes what is due; to be run at least every
  *                    half of the shortest slack (CORA_SWEEP_EVERY in kernel_interface.h, nanoseconds)
- *   cora_dump        SEC("syscall"), context `struct cora_rows_call`: writes rows of a state from entry `from` on
+ *   cora_dump        SEC("syscall"), context `struct cora_rows_call`: writes rows of a state (cora/emit/layout.py) from
+ *                    entry `from` on; for a counter rows of two 64-bit sums, for a pool its dump in 64-bit words
  *   cora_load        SEC("syscall"), context `struct cora_rows_call`: makes entries of `count` rows
  *
  * The user half, in order: opens and loads the object; fills shared.seed with random numbers, shared.ifindex,
@@ -91,11 +92,10 @@ struct cora_shared {
 /* Packets that ended in the kernel for no reason of the program. */
 enum cora_kernel_fault {
     CORA_FAULT_PORT,     /* arrived on an interface that is no port's */
-    CORA_FAULT_SHORT,    /* shorter than an Ethernet header, or spread over several buffers */
     CORA_FAULT_DEVICE,   /* the port to leave by has no interface */
     CORA_FAULT_USER,     /* to be handed on, but there is no user half, or no socket for the queue */
     CORA_FAULT_META,     /* the driver has no room for the punt header before the frame */
-    CORA_FAULT_RACED,    /* two CPUs made the same entry at the same time, again and again */
+    CORA_FAULT_RACED,    /* a table changed on another CPU in the middle of a look-up, again and again */
     CORA_KERNEL_FAULTS
 };
 
@@ -110,7 +110,9 @@ struct cora_counts {
     uint64_t dropped[CORA_REASONS + 1];
     uint64_t faults[CORA_KERNEL_FAULTS];
     uint64_t notices_lost;                 /* the user half did not read them in time */
+    uint64_t crowded;                      /* inserts that failed because a chain of a hash index was too long */
     uint64_t statistics[CORA_STATISTICS];  /* the near place's; CORA_PEAK by the CPU that installed last */
+    struct cora_kernel_total counters[CORA_COUNTERS + 1]; /* of the program; cora_dump gives their sums */
 };
 
 struct cora_kernel_call {
