@@ -37,11 +37,20 @@ def _has_netns() -> bool:
     return subprocess.run(["unshare", "-n", "true"], capture_output=True, check=False).returncode == 0
 
 
+@lru_cache(maxsize=1)
+def _has_xdp_libraries() -> bool:
+    if not shutil.which("gcc") or not shutil.which("pkg-config"):
+        return False
+    command = ["pkg-config", "--exists", "libbpf >= 1.0", "jansson"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
 CAPABILITIES: dict[str, tuple[Callable[[], bool], str]] = {
     "gcc": (lambda: shutil.which("gcc") is not None, "no gcc on this machine"),
     "sanitizers": (_has_sanitizers, "gcc here cannot link the address and undefined-behaviour sanitizers"),
     "traces": (lambda: (TRACES / "MANIFEST.tsv").is_file(), f"the public captures are not at {TRACES}"),
     "chromium": (lambda: shutil.which("chromium") is not None, "no chromium on this machine"),
+    "xdp-libraries": (_has_xdp_libraries, "pkg-config finds no libbpf 1.0 and jansson here"),
     "netns": (_has_netns, "network namespaces cannot be made here (needs root and iproute2)"),
 }
 

@@ -37,13 +37,14 @@ from cora.ir.types import Bool, EntryRef, UInt
 DIGEST_ROOM = 65
 
 
-def emit_user(split: Split, config: Mapping[str, int], plan: str, *, sweep_every: int) -> str:
+def emit_user(split: Split, config: Mapping[str, int], plan: str, stem: str, *, sweep_every: int) -> str:
     """The user half as one C file.
 
     It is compiled with ``-I <runtime>`` and linked with libbpf and jansson.
 
     Args:
         split: two parts, of the kernel and of user space. plan: digest of the plan, hexadecimal.
+        stem: the program's name in file names.
         config: configuration values to replace.
         sweep_every: nanoseconds between two sweeps of the kernel's tables; 0: none of its entries expires.
 
@@ -52,7 +53,7 @@ def emit_user(split: Split, config: Mapping[str, int], plan: str, *, sweep_every
     """
     part = split.parts[-1]
     host = PartProgram(split, part)
-    before = [f"#define CORA_PLACES {len(split.parts)}", "#define CORA_LIVE", f'#define CORA_NAME "{file_name(split)}"',
+    before = [f"#define CORA_PLACES {len(split.parts)}", "#define CORA_LIVE", f'#define CORA_NAME "{stem}"',
               f'#define CORA_PLAN "{plan}"', f"#define CORA_DIGEST_ROOM {DIGEST_ROOM}",
               f"#define CORA_KEEPS_ORIGINAL {int(keeps_original(part.program))}",
               f"#define CORA_ENTRIES {max((e.number for e in part.entries), default=0)}",
@@ -60,11 +61,6 @@ def emit_user(split: Split, config: Mapping[str, int], plan: str, *, sweep_every
     after = [*_names(split.program), *_config(split.program, config), *_states(part, host), *_entries(split, host),
              *_adopting(split, host), "", '#include "xdp/run.h"']
     return "\n".join(before) + "\n\n" + emit_place(split, part) + "\n" + "\n".join(after) + "\n"
-
-
-def file_name(split: Split) -> str:
-    """The program's name as part of file names."""
-    return "".join(c if c.isalnum() and c.isascii() else "_" for c in split.program.name)
 
 
 def punt_meta(split: Split) -> int:

@@ -25,7 +25,7 @@ static __attribute__((noreturn)) void cora_usage(void)
            "  --port NAME=INTERFACE  one for each of:", CORA_NAME "-user", CORA_NAME);
     for (uint32_t i = 0; i < CORA_PORTS; i++)
         printf(" %s", cora_port_names[i]);
-    printf("\n  --kernel FILE          the kernel half (beside this program: ../kernel/%s.bpf.o)\n"
+    printf("\n  --kernel FILE          the kernel half (as built: ../../kernel/build/%s.bpf.o)\n"
            "  --pins FOLDER          where maps are pinned (/sys/fs/bpf/cora/%s)\n"
            "  --socket PATH          the control socket (/run/cora/%s.sock)\n"
            "  --ring N               packets that wait for this program at each queue, a power of two (2048)\n",
@@ -77,7 +77,7 @@ static void cora_default_kernel(char out[CORA_PATH_ROOM])
     char *slash = strrchr(self, '/');
     if (slash)
         *slash = 0;
-    snprintf(out, CORA_PATH_ROOM, "%s/../kernel/" CORA_NAME ".bpf.o", self);
+    snprintf(out, CORA_PATH_ROOM, "%s/../../kernel/build/" CORA_NAME ".bpf.o", self);
 }
 
 static void cora_options_read(struct cora_options *o, struct cora_kernel *k, int argc, char **argv)
