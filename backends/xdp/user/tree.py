@@ -28,7 +28,11 @@ def user_folder(split: Split, config: Mapping[str, int], plan: str, stem: str, *
 
 
 def _makefile(stem: str) -> str:
-    return Template("""\
+    """Recipes stand behind a tab here, which a text in this file had better not contain."""
+    return _MAKEFILE.substitute(stem=stem, flags=_FLAGS).replace("\n> ", "\n\t")
+
+
+_MAKEFILE = Template("""\
 # The user half of $stem. Needs a C compiler, pkg-config, libbpf (1.0 or later) and jansson.
 NAME = $stem
 CFLAGS ?= -O2 -g
@@ -40,21 +44,21 @@ HEADERS = $$(wildcard *.h runtime/*.h runtime/*/*.h)
 all: build/$$(NAME)-user
 
 build/$$(NAME)-user: $$(NAME).c $$(HEADERS)
-	@$$(PKG_CONFIG) --exists $$(LIBRARIES) || \\
-	    { echo "libbpf or jansson is missing: apt-get install libbpf-dev libjansson-dev pkg-config"; exit 1; }
-	@mkdir -p build
-	$$(CC) $$(FLAGS) $$(CFLAGS) -o $$@ $$< $$(shell $$(PKG_CONFIG) --libs $$(LIBRARIES))
+> @$$(PKG_CONFIG) --exists $$(LIBRARIES) || \\
+>     { echo "libbpf or jansson is missing: apt-get install libbpf-dev libjansson-dev pkg-config"; exit 1; }
+> @mkdir -p build
+> $$(CC) $$(FLAGS) $$(CFLAGS) -o $$@ $$< $$(shell $$(PKG_CONFIG) --libs $$(LIBRARIES))
 
 # The program compiles without a warning and starts.
 check: all
-	$$(CC) $$(FLAGS) -Werror -fsyntax-only $$(NAME).c
-	build/$$(NAME)-user --help > /dev/null
+> $$(CC) $$(FLAGS) -Werror -fsyntax-only $$(NAME).c
+> build/$$(NAME)-user --help > /dev/null
 
 clean:
-	rm -rf build
+> rm -rf build
 
 .PHONY: all check clean
-""").substitute(stem=stem, flags=_FLAGS)
+""")
 
 
 def readme(program: Program, stem: str) -> str:
@@ -71,13 +75,14 @@ It also loads the kernel half, pins its maps, and attaches it to the interfaces.
     make            # build/$stem-user; `make check` compiles with warnings as errors
 
 ## Prepare the interfaces
-The function is a bump in the wire: frames keep their Ethernet addresses. Each port is one interface, without an IP address.
+The function is a bump in the wire: frames keep their Ethernet addresses. Each port is one interface, without an IP
+address.
 
 * The BPF file system, once after boot: `mount -t bpf bpf /sys/fs/bpf`
 * Up, and in promiscuous mode where frames are for other addresses: `ip link set dev IF up promisc on`
 * No frames put together by the card: `ethtool -K IF lro off gro off rx-gro-hw off`
-* No frames with unfinished checksums. They come from a sender on the same machine: the other end of a veth pair, or a
-  virtual machine behind a tap. Programs before the card see the checksum that is in the frame, and it is not there yet:
+* No frames with unfinished checksums. They come from a sender on the same machine: the other end of a veth pair, a
+  virtual machine behind a tap. The function sees the checksum that is in the frame, and it is not there yet:
   `ethtool -K PEER tx off tso off gso off` at that sender. Frames from a cable are finished.
 * A veth takes forwarded frames only where its peer polls: `ethtool -K PEER gro on`, or an XDP program on the peer.
 * MTUs of all ports alike, at most 3822. What is longer than the other port's MTU is dropped and counted
@@ -87,20 +92,21 @@ The function is a bump in the wire: frames keep their Ethernet addresses. Each p
 ## Start and end
     build/$stem-user $ports
 
-Root is needed (CAP_BPF, CAP_NET_ADMIN, CAP_IPC_LOCK). `--help` lists the options. SIGTERM or SIGINT end it: the kernel half is detached, packets on
-their way are served, lent entries come back, the totals are printed as one JSON object, the pins are removed.
+Root is needed (CAP_BPF, CAP_NET_ADMIN, CAP_IPC_LOCK). `--help` lists the options. SIGTERM or SIGINT end it: the kernel
+half is detached, packets on their way are served, lent entries come back, the totals are printed as one JSON object,
+the pins are removed.
 
-Killed otherwise, the kernel half stays on the interfaces and forwards what it can decide alone; what it would hand on is
-dropped and counted (`kernel_faults`, `no user half`). Started again, the user half takes the pinned maps, the kernel's
-entries and all counts with it, and says on its standard error what is lost: entries that were in user space only, held
-fragments, packets that waited for it. `rm -r /sys/fs/bpf/cora/$stem` unloads everything instead.
+Killed otherwise, the kernel half stays on the interfaces and forwards what it can decide alone; what it would hand on
+is dropped and counted (`kernel_faults`, `no user half`). Started again, the user half takes the pinned maps, the
+kernel's entries and all counts with it, and says on its standard error what is lost: entries that were in user space
+only, held fragments, packets that waited for it. `rm -r /sys/fs/bpf/cora/$stem` unloads everything instead.
 
 When the kernel half is detached from an interface, or an interface goes away, the user half says so and ends with exit
 code 1 and its totals.
 
 ## What the totals say
-`counters` is the whole function: packets that arrived, left by a port, were dropped for a reason of the program, wait as
-held fragments. `halves` is what got lost between and around the halves, and is zero on a quiet machine:
+`counters` is the whole function: packets that arrived, left by a port, were dropped for a reason of the program, wait
+as held fragments. `halves` is what got lost between and around the halves, and is zero on a quiet machine:
 
 | count | what happened | what to do |
 |---|---|---|

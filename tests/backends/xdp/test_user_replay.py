@@ -85,7 +85,7 @@ def test_it_sends_what_the_native_engine_sends(name: str, tmp_path: Path) -> Non
 
 
 # Fields of a header: offset and size of what decides whether it is believed, or what it leads to.
-FIELDS = tuple((at, 4) for at in range(20, 56, 4)) + ((56, 2), (58, 2), (60, 2)) + tuple((i, 1) for i in range(64, 70))
+FIELDS = (*((at, 4) for at in range(20, 56, 4)), (56, 2), (58, 2), (60, 2), *((i, 1) for i in range(64, 70)))
 
 
 def parsed(frame: bytes) -> dict[str, int]:
