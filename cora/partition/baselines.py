@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from cora.partition import evaluate
 from cora.partition.exact import code_used
 from cora.partition.instance import Instance
@@ -115,11 +117,11 @@ class Rules:
 
     @cached_property
     def _ends(self) -> list[tuple[int, int]]:
-        return sorted((e.source, e.target) for e in self.problem.edges)
+        return sorted(zip(*self.problem.ends.tolist(), strict=True))
 
     @cached_property
     def _uncrossable(self) -> list[Edge]:
-        return [e for e in self.problem.edges if not e.crossable.all()]
+        return [self.problem.edges[int(i)] for i in np.flatnonzero(~self.problem.crossable.all(axis=1))]
 
     def placement(self, places: Sequence[int] | None) -> Placement | None:
         """The placement with the best tiers for these places, None when a memory or a code store is too small."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -29,6 +30,8 @@ LARGE = 1500
 # Units whose places are told apart one below the other.
 _DEPTH = 5
 _WHOLE = 1e-6
+# Seconds for bounds after the time is over.
+_LATE = 0.5
 
 
 @dataclass(order=True)
@@ -44,9 +47,16 @@ class _Node:
 
 
 class Tree:
-    """The search for one goal. ``top``: the best at hand; ``lows``: what is proven of each variant."""
+    """The search for one goal. ``top``: the best at hand; ``lows``: what is proven of each variant.
 
-    def __init__(self, optimiser: Optimiser, goal: Goal, setting: Setting, limits: Limits, top: Top | None) -> None:
+    ``solves``: whether nodes are searched as integer programs.
+    """
+
+    def __init__(self, optimiser: Optimiser, goal: Goal, setting: Setting, limits: Limits, top: Top | None,
+                 solves: bool = True) -> None:
+        self.solves = solves
+        # Another deadline than the optimiser's.
+        self.until: float | None = None
         self.optimiser, self.goal, self.setting, self.limits, self.top = optimiser, goal, setting, limits, top
         self.nodes: list[_Node] = []
         self.count = 0
@@ -55,19 +65,29 @@ class Tree:
         self.leaders: dict[int, _Node] = {}
 
     def run(self, variants: Iterable[tuple[int, float]]) -> float:
-        """Search variants, each with a bound that is known of it; what is proven of all of them."""
+        """Search variants, each with a bound that is known of it; what is proven of all of them.
+
+        A little time is taken for relaxations even when none is left, so that a plan can tell its gap.
+        """
         for variant, low in variants:
             self.push(low, variant, ANY)
-        while self.nodes and not self.closed(self.nodes[0].low) and self.optimiser.rest() > 0:
+        self.look(self.optimiser.deadline)
+        if self.optimiser.rest() <= 0:
+            self.solves, self.until = False, time.perf_counter() + _LATE
+            self.look(self.until)
+        for node in self.nodes:
+            if not node.done:
+                self.close(node.variant, node.low)
+        return min(self.lows.values(), default=math.inf)
+
+    def look(self, until: float) -> None:
+        """Take the node with the least bound, again and again."""
+        while self.nodes and not self.closed(self.nodes[0].low) and time.perf_counter() < until:
             node = heapq.heappop(self.nodes)
             if node.values is None:
                 self.relax(node)
             elif not node.done:
                 self.expand(node, node.values)
-        for node in self.nodes:
-            if not node.done:
-                self.close(node.variant, node.low)
-        return min(self.lows.values(), default=math.inf)
 
     def push(self, low: float, variant: int, case: Case, values: Floats | None = None) -> _Node:
         self.count += 1
@@ -97,12 +117,13 @@ class Tree:
             return
         if not model.impossible:
             model.fix(dict(node.case))
-        found = self.optimiser.relaxation(model, self.goal, self.limits, self.top)
+        found = self.optimiser.relaxation(model, self.goal, self.limits, self.top, self.until)
         if found is None:
             return
         proven, values = found
         if values is None:
-            self.push(max(low, proven), node.variant, node.case)
+            # There was no time for it.
+            self.close(node.variant, max(low, proven))
             return
         shared.learn(model, self.goal, self.limits, node.case)
         low = max(low, proven)
@@ -142,7 +163,10 @@ class Tree:
         model = self.model(node)
         unit = self.halved(model, values) if self.branches(model) and len(node.case) < _DEPTH else None
         if unit is None:
-            self.solve(node, model)
+            if self.solves:
+                self.solve(node, model)
+            else:
+                self.close(node.variant, node.low)
             return
         self.parts(node, unit)
 

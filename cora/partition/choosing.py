@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -36,8 +37,12 @@ _NONE = 1e-6
 _SAME = 1e-3
 # Splits that the fast search looks at.
 _QUICK = 3
-# Seconds for each at most.
-_QUICK_SECONDS = 2.0
+# Seconds for each, and for each of its units; units beyond which the fast search finds a bound of its own; and seconds
+# for the bound of all variants.
+_QUICK_SECONDS = 0.05
+_QUICK_SECONDS_A_UNIT = 6e-4
+_RELAXED = 400
+_BOUND_SECONDS = 1.0
 # Where latency is limited and no rate is asked for, the highest rate is found to this relative precision.
 _RATE_GAP = 1e-4
 
@@ -125,6 +130,26 @@ class Chosen:
     proven: bool
 
 
+@dataclass(frozen=True)
+class Search:
+    """Cases and a search over them."""
+
+    cases: Sequence[Case]
+    optimiser: Optimiser
+
+    def chosen(self, found: Found) -> Chosen:
+        case = self.cases[found.variant]
+        return Chosen(case, case.placement(found.assignment), found.cores, found.proven)
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What a search found for its first goal."""
+
+    chosen: Chosen
+    found: Found
+
+
 @dataclass
 class Chooser:
     """Compares the variants of a program.
@@ -132,9 +157,9 @@ class Chooser:
     Attributes:
         scale: about the throughput to expect, so that numbers are about 1.
         stages, variables, rows: evidence of the search that found the best.
-        unsplit: the best without a split. reached: per split that was looked at the least host work found at the rate,
-            or the most throughput, by its number in ``splits``. compared: how many variants were.
-        floors: what is proven of the variant that was looked at first.
+        unsplit: the best without a split, by the first goal; ``deferred``: it was not looked for yet.
+        reached: per split that was looked at the least host work found at the rate, or the most throughput, by its
+            number in ``splits``. compared: how many variants were.
         warm: a placement of one of the cases to begin with.
         shared: what the searches found out for each other.
     """
@@ -145,10 +170,10 @@ class Chooser:
     stages: list[Stage] = field(default_factory=list)
     variables: int = 0
     rows: int = 0
-    unsplit: Chosen | None = None
+    unsplit: Reached | None = None
+    deferred: bool = False
     reached: dict[int, float] = field(default_factory=dict)
     compared: int = 1
-    floors: list[Floor] = field(default_factory=list)
     warm: Placement | None = None
     shared: Shared = field(default_factory=Shared)
 
@@ -164,7 +189,9 @@ class Chooser:
     @cached_property
     def others(self) -> tuple[Case, ...]:
         """All other variants that are possible."""
-        variants = [Variant(split) for split in self.splits]
+        # An owner at the host needs a core there.
+        places = len(self.prices.target.places) - 1 if self.aim.most == 0 else len(self.prices.target.places)
+        variants = [Variant(split) for split in self.splits if split.owner < places]
         if self.prices.target.returns and self.whole.has_to_leave:
             variants.append(Variant(returns=True))
         cases = (Case(self.prices, v, self.asked) for v in variants)
@@ -177,36 +204,78 @@ class Chooser:
     def quickly(self) -> Chosen | None:
         """A good plan by the fast search, over the variant without a split and the splits that look best.
 
-        Nothing is proven for the splits that are passed over, so that there is a bound only where there is no split.
+        The bound is of all variants: by the fast search's own, by relaxations as far as there is time, or else by what
+        every unit and state uses least.
         """
         started = time.perf_counter()
         promising = sorted(self.others, key=lambda c: (self.aim.key(c.nearest) if c.nearest else (math.inf,) * 3))
-        cases = [self.whole, *promising[:_QUICK]]
-        aim = self.aim
+        cases = [self.whole, *promising]
+        aim, goal = self.aim, self.quick_goal
+        floors: dict[int, list[Floor]] = {}
         best: Chosen | None = None
-        bound: float | None = None
-        for i, case in enumerate(cases):
-            limit = Limits(aim.room, latency=self.asked.latency) if aim.rate is not None else Limits()
-            setting = Setting(aim.rate or self.scale, aim.most, aim.rate if self.asked.latency is not None else None)
-            share = min(max(self.asked.rest, 0.05) / (len(cases) - i), _QUICK_SECONDS)
-            found = quick(case.units.problem, Task(setting, "host" if aim.rate is not None else "load", limit), share)
-            bound = found.bound if i == 0 else None
-            made = None if found.assignment is None else case.placement(found.assignment)
-            for placement in [*case.at_hand, *([made] if made is not None else [])]:
-                cores = aim.most if aim.rate is None else placement.cores_needed(aim.rate, aim.most, aim.room)
-                late = self.asked.latency is not None and aim.rate is not None and cores is not None and (
-                    placement.latency(cores, aim.rate).total > self.asked.latency)
-                if cores is None or late or (aim.rate is None and aim.most == 0 and placement.uses_host):
-                    continue
-                if best is None or aim.key(placement) < aim.key(best.placement):
+        for i, case in enumerate(cases[: 1 + _QUICK]):
+            problem = case.units.problem
+            share = min(max(self.asked.rest, 0.05) / (1 + _QUICK - i),
+                        _QUICK_SECONDS + _QUICK_SECONDS_A_UNIT * len(problem.units))
+            found = quick(problem, goal, share, bounded=len(problem.units) > _RELAXED)
+            if found.bound is not None:
+                floors[i] = [Floor(goal.setting, goal.goal, goal.limits, found.bound)]
+            made = [] if found.assignment is None else [case.placement(found.assignment)]
+            for placement in (*case.at_hand, *made):
+                cores = self.cores_of(placement)
+                if cores is not None and (best is None or aim.key(placement) < aim.key(best.placement)):
                     best = Chosen(case, placement, cores, False)
-        if best is not None:
-            value = best.placement.host_work(aim.rate) if aim.rate is not None \
-                else best.placement.load(aim.most, self.scale)
-            self.stages = [Stage("host work" if aim.rate is not None else "throughput", "feasible", value, bound,
-                                 time.perf_counter() - started, len(cases))]
+        if best is None:
+            return None
+        best, bound = self.bounded(cases, best, floors)
+        value = best.placement.load(aim.most, self.scale) if aim.rate is None else best.placement.host_work(aim.rate)
+        self.stages = [Stage("host work" if aim.rate is not None else "throughput", "feasible", value,
+                             min(value, bound), time.perf_counter() - started, 1 + _QUICK)]
         self.compared = len(cases)
         return best
+
+    @property
+    def quick_goal(self) -> Task:
+        """What the fast search looks for: least host work at the rate, or most throughput."""
+        aim = self.aim
+        late = aim.rate if self.asked.latency is not None else None
+        setting = Setting(aim.rate or self.scale, aim.most, late)
+        if aim.rate is None:
+            return Task(setting, "load", Limits())
+        return Task(setting, "host", Limits(aim.room, latency=self.asked.latency))
+
+    def cores_of(self, placement: Placement) -> int | None:
+        """The host cores that a placement takes for what is asked; None where it does not do."""
+        aim = self.aim
+        if aim.rate is None:
+            return None if aim.most == 0 and placement.uses_host else aim.most
+        cores = placement.cores_needed(aim.rate, aim.most, aim.room)
+        if cores is None or self.asked.latency is None:
+            return cores
+        return cores if placement.latency(cores, aim.rate).total <= self.asked.latency else None
+
+    def bounded(self, cases: Sequence[Case], best: Chosen, floors: Mapping[int, Sequence[Floor]]
+                ) -> tuple[Chosen, float]:
+        """What relaxations prove of all variants, in a little time, and the best with what is found on the way.
+
+        ``floors``: what is proven of the cases already.
+        """
+        goal = self.quick_goal
+        known = [(cases.index(best.case), best.case.units.gathered(best.placement.assignment))]
+        search = Search(cases, Optimiser([c.units.problem for c in cases], self.asked.solver,
+                                         max(0.0, min(self.asked.rest, _BOUND_SECONDS)),
+                                         self.asked.wishes(self.aim.rate), known, floors=floors, shared=self.shared))
+        try:
+            found = search.optimiser.best(goal.goal, goal.setting, goal.limits, "bound", solves=False)
+        except OutOfTime:
+            return best, 0.0
+        if found is None:
+            return best, 0.0
+        other = search.chosen(found)
+        cores = self.cores_of(other.placement)
+        if cores is not None and self.aim.key(other.placement) < self.aim.key(best.placement):
+            best = replace(other, cores=cores, proven=False)
+        return best, search.optimiser.stages[-1].bound or 0.0
 
     def front(self, cores: Sequence[int], chosen: Chosen) -> tuple[Front, list[Case]]:
         """The Pareto front of the variant without a split and the chosen one, for these numbers of host cores."""
@@ -226,7 +295,9 @@ class Chooser:
                      known: Sequence[tuple[int, Assignment]] = (),
                      floors: Mapping[int, Sequence[Floor]] | None = None) -> Optimiser:
         """A search over problems of these cases, with what they have at hand."""
-        at_hand = [(i, c.units.gathered(p.assignment)) for i, c in enumerate(cases) for p in c.at_hand]
+        # Next to a plan made before, what is near the wire in a split is hardly ever worth trying.
+        tried = [c.at_hand if self.warm is None or c.split is None else [] for c in cases]
+        at_hand = [(i, c.units.gathered(p.assignment)) for i, c in enumerate(cases) for p in tried[i]]
         if self.warm is not None:
             at_hand += [(i, c.units.gathered(self.warm.assignment)) for i, c in enumerate(cases)
                         if c.instance is self.warm.instance]
@@ -239,24 +310,73 @@ class Chooser:
         Raises:
             OutOfTime: before any was found.
         """
-        first = self.best_of([self.whole])
-        self.unsplit = first
-        if first is not None and self.aim.rate is not None and self.host_work(first) <= _NONE:
-            return first
+        again = self.best_again()
+        if again is not None:
+            return again
+        alone = self.search([self.whole])
+        self.unsplit = first = self.first_goal(alone)
+        if first is not None and self.aim.rate is not None and self.host_work(first.chosen) <= _NONE:
+            return self.all_goals(alone, first)
         if not self.others:
-            return first
-        cases = [self.whole, *self.others]
-        known = [] if first is None else [(0, self.whole.units.gathered(first.placement.assignment))]
-        earlier, self.stages = self.stages, []
+            return None if first is None else self.all_goals(alone, first)
+        known = [] if first is None else [(0, first.found.assignment)]
+        every = self.search([self.whole, *self.others], known, {0: alone.optimiser.proven.get(0, [])})
         try:
-            best = self.best_of(cases, known, {0: self.floors})
+            best = self.first_goal(every)
         except OutOfTime:
             if first is None:
                 raise
-            best, self.stages = replace(first, proven=False), earlier
-        if first is None or best is None or not self.as_good(first, best):
-            return best
-        return replace(first, proven=best.proven)
+            return replace(self.all_goals(alone, first), proven=False)
+        if first is None or best is None or not self.as_good(first.chosen, best.chosen):
+            return None if best is None else self.all_goals(every, best)
+        # The evidence of the first goal is that of all variants.
+        found = self.all_goals(alone, first)
+        self.stages, self.compared = [*every.optimiser.stages, *alone.optimiser.stages[1:]], len(every.cases)
+        return replace(found, proven=best.found.proven)
+
+    def best_again(self) -> Chosen | None:
+        """The best plan where one with a split was made before: all variants are held against that one at once.
+
+        None where the best without a split may be as good and has to be known first.
+        """
+        if self.warm is None or self.warm.instance is self.whole.instance or self.asked.latency is not None:
+            return None
+        every = self.search([self.whole, *self.others])
+        best = self.first_goal(every)
+        if best is None or best.chosen.case is self.whole:
+            return None
+        value = every.optimiser.stages[0].objective * (1 + 2 * _SAME) + 2 * _NONE
+        if not every.optimiser.stages or every.optimiser.floor(0) <= value:
+            return None
+        self.deferred = True
+        return self.all_goals(every, best)
+
+    def without_split(self) -> Chosen | None:
+        """The best plan that does not split; None where there is none or no time to look for it."""
+        if self.deferred:
+            self.deferred = False
+            with suppress(OutOfTime):
+                self.unsplit = self.first_goal(self.search([self.whole]))
+        return None if self.unsplit is None else self.unsplit.chosen
+
+    def search(self, cases: Sequence[Case], known: Sequence[tuple[int, Assignment]] = (),
+               floors: Mapping[int, Sequence[Floor]] | None = None) -> Search:
+        return Search(cases, self.optimiser_of(cases, [c.units.problem for c in cases], known, floors))
+
+    def first_goal(self, search: Search) -> Reached | None:
+        """The best of some variants for the first goal; None: there is none."""
+        found = self.solved(search.optimiser)
+        self.note(search.cases, search.optimiser)
+        return None if found is None else Reached(search.chosen(found), found)
+
+    def all_goals(self, search: Search, reached: Reached) -> Chosen:
+        """What was found, improved in the goals that follow; with the evidence of the search."""
+        optimiser = search.optimiser
+        found = self.refined(optimiser, reached.found)
+        self.note(search.cases, optimiser)
+        self.stages = list(optimiser.stages)
+        self.variables, self.rows, self.compared = optimiser.variables, optimiser.rows, len(search.cases)
+        return search.chosen(found)
 
     def as_good(self, one: Chosen, other: Chosen) -> bool:
         """Whether a plan does as well as another as far as a plan's promise goes: then the simpler one is taken."""
@@ -268,20 +388,11 @@ class Chooser:
         rate = self.aim.rate
         return chosen.placement.host_work(rate if rate is not None else chosen.placement.throughput(chosen.cores))
 
-    def best_of(self, cases: Sequence[Case], known: Sequence[tuple[int, Assignment]] = (),
-                floors: Mapping[int, Sequence[Floor]] | None = None) -> Chosen | None:
-        """The best plan of some variants; its evidence is added to the stages. What is proven of the first is kept."""
-        optimiser = self.optimiser_of(cases, [c.units.problem for c in cases], known, floors)
-        found = self.solved(optimiser)
-        self.floors = optimiser.proven.get(0, [])
-        self.stages += optimiser.stages
-        self.variables, self.rows = optimiser.variables, optimiser.rows
-        self.compared = len(cases)
-        self.note(cases, optimiser)
-        if found is None:
-            return None
-        case = cases[found.variant]
-        return Chosen(case, case.placement(found.assignment), found.cores, found.proven)
+    def best_of(self, cases: Sequence[Case]) -> Chosen | None:
+        """The best plan of some variants, with its evidence."""
+        search = self.search(cases)
+        found = self.first_goal(search)
+        return None if found is None else self.all_goals(search, found)
 
     def note(self, cases: Sequence[Case], optimiser: Optimiser) -> None:
         """Keep what was found for each split."""
@@ -300,11 +411,12 @@ class Chooser:
                 self.reached[which] = min(work, self.reached.get(which, math.inf))
 
     def solved(self, optimiser: Optimiser) -> Found | None:
+        """The best for the first goal; where latency is limited and no rate was asked for, for all of them."""
         aim = self.aim
         if aim.rate is not None:
-            return optimiser.for_rate(aim.rate, aim.most)
+            return optimiser.least_host(aim.rate, aim.most)
         if self.asked.latency is None:
-            return optimiser.for_cores(aim.most, self.scale)
+            return optimiser.most_throughput(aim.most, self.scale)
         rate = self.fastest(optimiser)
         if rate is None:
             return None
@@ -312,6 +424,12 @@ class Chooser:
         setting = Setting(rate, aim.most, rate)
         found = optimiser.best("host", setting, optimiser.limits, "host work")
         return None if found is None else optimiser.improved(found, "latency", setting, optimiser.limits, "latency")
+
+    def refined(self, optimiser: Optimiser, found: Found) -> Found:
+        aim = self.aim
+        if aim.rate is not None:
+            return optimiser.refined_for_rate(found, aim.rate)
+        return found if self.asked.latency is not None else optimiser.refined_for_cores(found, aim.most, self.scale)
 
     def fastest(self, optimiser: Optimiser) -> float | None:
         """The highest rate with the given cores at which some assignment is within the latency; None: none is."""

@@ -42,6 +42,17 @@ def copy_costs(problem: Problem, assignment: Assignment) -> Iterator[Vector]:
             yield state.options[chosen[problem.physical[assignment.places[user]]]].cost[i]
 
 
+def least_demand(problem: Problem) -> Vector:
+    """[K + 1] of which no assignment uses less: every unit and state where it uses least of each resource by itself."""
+    cost = np.where(problem.allowed[:, :, None], problem.cost, np.inf).min(axis=1)
+    total = problem.base + np.where(np.isfinite(cost), cost, 0.0).sum(axis=0)
+    for state in problem.whole:
+        if state.options:
+            total = total + np.array([o.cost for o in state.options]).min(axis=0)
+    result: Vector = np.maximum(total, 0.0)
+    return result
+
+
 def rates_of(resources: Sequence[Resource], cores: int) -> Vector:
     """Units a second of each resource with ``cores`` host cores."""
     return np.array([r.rate * cores if r.scales else r.rate for r in resources])

@@ -79,9 +79,11 @@ def _units(problem: Problem, assignment: Assignment) -> list[str]:
 
 def _edges(problem: Problem, assignment: Assignment) -> list[str]:
     found = []
-    for number, edge in enumerate(problem.edges):
-        start, stop = assignment.places[edge.source], assignment.places[edge.target]
-        names = f"{problem.units[edge.source]} to {problem.units[edge.target]}"
+    for number, (source, target) in enumerate(problem.ends.T.tolist()):
+        start, stop = assignment.places[source], assignment.places[target]
+        if start == stop:
+            continue
+        names = f"{problem.units[source]} to {problem.units[target]}"
         if stop < start:
             found.append(f"from {names} a packet would go back from {_name(problem, start)} to "
                          f"{_name(problem, stop)} in the middle of the program")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from cora.analysis.accesses import Access
 from cora.analysis.prefixes import Edge, Lent, Node, PrefixGraph, Shape, shape_of
 from cora.ir.nodes import Forward, Reject
-from cora.partition.problem import CodeStore, Together, Vector
+from cora.partition.problem import CodeStore, CopyOption, Together, Vector
 
 if TYPE_CHECKING:
     from cora.partition.prices import Prices
@@ -44,7 +44,8 @@ class Frame:
         crossable: [E, L]; cross: [E, L, K + 1], zero where it is not; visit: [L, K + 1].
         accesses: the nodes of each access, once for every time they make it; users, homes: the nodes of each table and
             of each component.
-        together: for `cora.partition.instance`, groupings: for `cora.partition.units`, by what else decides them.
+        copies, together: for `cora.partition.instance`, groupings: for `cora.partition.units`, by what else decides
+            them.
     """
 
     shape: Shape
@@ -58,6 +59,7 @@ class Frame:
     users: Mapping[str, tuple[int, ...]]
     homes: Mapping[str, tuple[int, ...]]
     stores: tuple[CodeStore, ...]
+    copies: dict[str, tuple[CopyOption, ...]] = field(default_factory=dict)
     together: dict[object, tuple[Together, ...]] = field(default_factory=dict)
     groupings: dict[object, Grouping] = field(default_factory=dict)
 

@@ -20,7 +20,6 @@ from cora.analysis.prefixes import PrefixGraph, lent_name
 from cora.analysis.profile import Profile
 from cora.ir.nodes import MapState, MeterState, Program, State
 from cora.models.target import Refusal, Resource, Target, Tier
-from cora.partition.copies import copied_states
 from cora.partition.frames import Frame
 from cora.partition.prices import Prices
 from cora.partition.problem import (
@@ -108,7 +107,7 @@ class _Builder:
         self.places = range(len(self.target.places))
         self.last = len(self.target.places) - 1
         self.physical = (*self.places, self.last - 1) if variant.returns else tuple(self.places)
-        copied = copied_states(self.program)
+        copied = prices.copied
         lent = None if self.split is None else self.split.lent
         self.frame = prices.frames.frame(frozenset(copied), lent, self.physical)
         self.graph: PrefixGraph = self.frame.graph(lent)
@@ -292,9 +291,18 @@ class _Builder:
 
     def copied_state(self, state: State) -> CopiedState:
         users = self.users(state.name)
-        found = self.options_of(state, ((place, tier, self.copy_option(state, place, tier, users))
-                                        for place, tier in self.tiers()))
-        return CopiedState(state.name, users, tuple(o for o in found if isinstance(o, CopyOption)))
+        share = self.share[list(users), None]
+        return CopiedState(state.name, users, tuple(
+            replace(option, cost=option.cost * share) for option in self.copies_of(state, users)))
+
+    def copies_of(self, state: State, users: Sequence[int]) -> tuple[CopyOption, ...]:
+        """The options of a copied state, ``cost`` per packet at each user: the same for all budgets of a split."""
+        known = self.frame.copies
+        if state.name not in known:
+            found = self.options_of(state, ((place, tier, self.copy_option(state, place, tier, users))
+                                            for place, tier in self.tiers()))
+            known[state.name] = tuple(o for o in found if isinstance(o, CopyOption))
+        return known[state.name]
 
     def copy_option(self, state: State, place: int, tier: Tier, users: Sequence[int]) -> CopyOption | Refusal:
         amount = self.prices.fits(state, place, tier)
@@ -308,7 +316,7 @@ class _Builder:
                 row = self.prices.access(state, kind, place, tier.name, self.rates[state.name])
                 if isinstance(row, Refusal):
                     return row
-                cost[i] += row * self.share[user]
+                cost[i] += row
         return CopyOption(place, self.store_number[place, tier.name], amount, cost)
 
     def lent_table(self, lend: Lend, name: str) -> WholeState:

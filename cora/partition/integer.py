@@ -388,26 +388,33 @@ class Model:
         values[self.host] = max(scaled, default=0.0) if setting.cores else 0.0
         values[self.load] = norm(problem, loads)
         values[self.unqueued] = MICRO * float(demand @ self.service)
-        values[self.latency] = max(values[self.unqueued], MICRO * self.latency_of(demand))
+        values[self.latency] = max(values[self.unqueued], MICRO * self.worth("latency", demand))
         values[self.queue] = values[self.latency] - values[self.unqueued]
         return values
 
-    def latency_of(self, demand: Vector) -> float:
-        """Nanoseconds of the mean packet as this program counts them; infinite where something used is not there."""
-        loads = utilisation(self.problem, demand, self.setting.cores, self.setting.rate)
-        if math.isinf(loads.max(initial=0.0)):
-            return math.inf
-        if self.setting.latency_rate is not None:
-            return latency_of(self.problem, demand, self.setting.cores, self.setting.latency_rate).total
-        return float(demand @ self.service)
-
     def worth(self, goal: Goal, demand: Vector) -> float:
         """What an assignment with this demand truly reaches; infinite where there is no such thing."""
-        loads = utilisation(self.problem, demand, self.setting.cores, self.setting.rate)
-        if goal == "load":
-            return norm(self.problem, loads)
-        if goal == "latency":
-            return self.latency_of(demand)
-        scaled = [float(u) for u, r in zip(loads, self.problem.resources, strict=True) if r.scales]
-        top = max(scaled, default=0.0)
-        return top * self.setting.cores if top and not math.isinf(top) else top
+        return goal_of(self.problem, self.setting, goal, demand)
+
+
+def goal_of(problem: Problem, setting: Setting, goal: Goal, demand: Vector) -> float:
+    """What a demand [K + 1] comes to for a goal, in its unit: it grows with every use. Infinite where something is used
+    that is not there."""
+    loads = utilisation(problem, demand, setting.cores, setting.rate)
+    if goal == "load":
+        return norm(problem, loads)
+    if goal == "latency":
+        return _latency(problem, setting, demand, loads)
+    scaled = [float(u) for u, r in zip(loads, problem.resources, strict=True) if r.scales]
+    top = max(scaled, default=0.0)
+    return top * setting.cores if top and not math.isinf(top) else top
+
+
+def _latency(problem: Problem, setting: Setting, demand: Vector, loads: Vector) -> float:
+    """Nanoseconds of the mean packet, with queueing where the setting counts it."""
+    if math.isinf(loads.max(initial=0.0)):
+        return math.inf
+    if setting.latency_rate is not None:
+        return latency_of(problem, demand, setting.cores, setting.latency_rate).total
+    service = [1e9 * r.servers / r.rate if r.rate else 0.0 for r in problem.resources]
+    return float(demand @ np.array([*service, 1.0]))

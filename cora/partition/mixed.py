@@ -210,7 +210,9 @@ class Highs(Session):
             highs.setSolution(given)
         highs.run()
         unclear = (names.HighsModelStatus.kUnknown, names.HighsModelStatus.kNotset, names.HighsModelStatus.kSolveError)
-        if highs.getModelStatus() in unclear:
+        optimal = highs.getModelStatus() == names.HighsModelStatus.kOptimal
+        shown = highs.getInfo().primal_solution_status == names.SolutionStatus.kSolutionStatusFeasible
+        if highs.getModelStatus() in unclear or (optimal and not shown):
             highs.clearSolver()  # a basis from before may be what it stumbled over
             highs.run()
         if highs.getModelStatus() == names.HighsModelStatus.kSolveError:

@@ -20,10 +20,10 @@ import numpy as np
 
 from cora.partition.branching import Tree
 from cora.partition.certificates import Shared
-from cora.partition.evaluate import ROOM, demand_of, host_cycles, load_of, norm, uses_host, utilisation
+from cora.partition.evaluate import ROOM, demand_of, host_cycles, least_demand, load_of, norm, uses_host, utilisation
 from cora.partition.exact import broken_rules
 from cora.partition.fast import Task, quick, weights_of
-from cora.partition.integer import Goal, Limits, Model, Setting
+from cora.partition.integer import Goal, Limits, Model, Setting, goal_of
 from cora.partition.mixed import GAP, Floats
 from cora.partition.problem import Assignment, Problem, Vector
 
@@ -153,6 +153,7 @@ class Optimiser:
         self.relaxations: dict[tuple[int, Setting, Goal, Limits], float | None] = {}
         self.solves = 0
         self.hands: list[Found] = []
+        self.goals: list[tuple[Goal, Setting, Limits]] = []
         self.points: list[Vector] = []
         self.given: dict[int, int] = {}
         self.proven: dict[int, list[Floor]] = {variant: list(floors) for variant, floors in self.floors.items()}
@@ -191,14 +192,17 @@ class Optimiser:
 
     # One goal.
 
-    def best(self, goal: Goal, setting: Setting, limits: Limits, name: str) -> Found | None:
+    def best(self, goal: Goal, setting: Setting, limits: Limits, name: str, solves: bool = True) -> Found | None:
         """The best assignment of all variants for a goal, None when it is proven that there is none.
+
+        ``solves``: False leaves it at relaxations, so that the bound may stay below the best that is found.
 
         Raises:
             OutOfTime: before any was found or all were excluded.
         """
-        started, solves = time.perf_counter(), self.solves
-        tree = Tree(self, goal, setting, limits, self._at_hand(goal, setting, limits))
+        started, solved = time.perf_counter(), self.solves
+        self.goals.append((goal, setting, limits))
+        tree = Tree(self, goal, setting, limits, self._at_hand(goal, setting, limits), solves)
         bound = tree.run(self._known(goal, setting, limits))
         for variant, low in tree.lows.items():
             self._prove(variant, Floor(setting, goal, limits, low))
@@ -211,7 +215,7 @@ class Optimiser:
         known = None if math.isinf(lowest) else lowest
         proven_best = known is not None and top.value <= known * (1 + 1e-3) + 1e-9
         self.stages.append(Stage(name, "optimal" if proven_best else "feasible", top.value, known,
-                                 time.perf_counter() - started, self.solves - solves))
+                                 time.perf_counter() - started, self.solves - solved))
         return replace(top.found, cores=setting.cores, proven=proven_best)
 
     def _at_hand(self, goal: Goal, setting: Setting, limits: Limits) -> Top | None:
@@ -228,13 +232,15 @@ class Optimiser:
         return top
 
     def _known(self, goal: Goal, setting: Setting, limits: Limits) -> Iterator[tuple[int, float]]:
-        """Every variant that is not proven impossible, with what is proven of it. No goal is below zero."""
+        """Every variant that is not proven impossible, with what is proven of it."""
         for variant, problem in enumerate(self.problems):
             floors = self.proven.get(variant, [])
             hosted = setting.cores == 0 and any(all(o.place == problem.host for o in s.options) for s in problem.whole)
             if not hosted and not any(floor.excludes(setting, limits) for floor in floors):
-                yield variant, max((f.value for f in floors if f.goal == goal and f.holds(setting, limits)),
-                                   default=0.0)
+                known = [f.value for f in floors if f.goal == goal and f.holds(setting, limits)]
+                # Goals grow with every use.
+                least = goal_of(problem, setting, goal, least_demand(problem))
+                yield variant, max([least, *known])
 
     def judged(self, model: Model, variant: int, assignment: Assignment, goal: Goal, limits: Limits) -> Top | None:
         """An assignment as a value to beat; None where it is illegal or does not meet the limits."""
@@ -242,6 +248,12 @@ class Optimiser:
             return None
         found = self.keep(variant, assignment)
         return Top(model.worth(goal, found.demand), found) if _meets(model, found.demand, limits) else None
+
+    def floor(self, variant: int) -> float:
+        """What the first goal's search proved of a variant; minus infinity where nothing."""
+        first = self.goals[0] if self.goals else None
+        return max((f.value for f in self.proven.get(variant, []) if (f.goal, f.setting, f.limits) == first),
+                   default=-math.inf)
 
     def _prove(self, variant: int, floor: Floor) -> None:
         if math.isfinite(floor.value):
@@ -255,19 +267,20 @@ class Optimiser:
             if len(loads) == len(model.problem.resources) and not model.impossible:
                 model.cut_load(loads)
 
-    def relaxation(self, model: Model, goal: Goal, limits: Limits, top: Top | None
+    def relaxation(self, model: Model, goal: Goal, limits: Limits, top: Top | None, until: float | None = None
                    ) -> tuple[float, Floats | None] | None:
         """The relaxation's value, with cuts until it changes little or is beyond the best so far, and its solution.
 
-        None: impossible; no solution: there was no time.
+        ``until``: another deadline. None: impossible; no solution: there was no time.
         """
         self._share(model)
         low, values = -math.inf, None
         for _ in range(_RELAXED_ROUNDS):
-            if self.rest() <= 0:
+            rest = (self.deadline if until is None else until) - time.perf_counter()
+            if rest <= 0:
                 break
             self.solves += 1
-            outcome = model.solve(goal, _inner(limits), self.rest(), relaxed=True)
+            outcome = model.solve(goal, _inner(limits), rest, relaxed=True)
             if outcome.status == "infeasible":
                 return None
             if outcome.status != "optimal":
@@ -369,8 +382,10 @@ class Optimiser:
     def for_rate(self, rate: float, most: int) -> Found | None:
         """The plan with the fewest of ``most`` host cores that carries a rate; None when there is none."""
         found = self.least_host(rate, most)
-        if found is None:
-            return None
+        return None if found is None else self.refined_for_rate(found, rate)
+
+    def refined_for_rate(self, found: Found, rate: float) -> Found:
+        """What `least_host` found, improved in what comes after cores and host work."""
         return self.refine(found, self.setting(rate, found.cores))
 
     def setting(self, rate: float, cores: int) -> Setting:
@@ -455,11 +470,17 @@ class Optimiser:
 
     def for_cores(self, cores: int, scale: float) -> Found | None:
         """The plan with the largest throughput on exactly ``cores`` host cores; ``scale`` is about that throughput."""
+        found = self.most_throughput(cores, scale)
+        return None if found is None else self.refined_for_cores(found, cores, scale)
+
+    def most_throughput(self, cores: int, scale: float) -> Found | None:
+        """As `for_cores`, by throughput alone."""
         self.scale = scale
+        return self.best("load", self.setting(scale, cores), Limits(), "throughput")
+
+    def refined_for_cores(self, found: Found, cores: int, scale: float) -> Found:
+        """What `most_throughput` found, improved in what comes after throughput."""
         setting = self.setting(scale, cores)
-        found = self.best("load", setting, Limits(), "throughput")
-        if found is None:
-            return None
         load = self._load(found, setting) * (1 + 3 * MARGIN)
         found = self.improved(found, "host", setting, Limits(load), "host work")
         host = self._host(found, scale)

@@ -23,6 +23,7 @@ from cora.errors import Kind, fail
 from cora.ir.nodes import FragmentState, MapState, MeterState, Program, State
 from cora.ir.span import Span
 from cora.models.target import Demand, Refusal, Target, Tier
+from cora.partition.copies import copied_states
 from cora.partition.frames import Frames
 from cora.partition.problem import Vector
 from cora.plan.quantities import scaled
@@ -51,6 +52,11 @@ class Prices:
         self._visits: dict[int, Vector] = {}
         self._holds: dict[tuple[str, int, str], int | Refusal] = {}
         self._sizes: dict[tuple[str, int, int, bool, int], int] = {}
+
+    @cached_property
+    def copied(self) -> Mapping[str, str]:
+        """States that every place may have a copy of, and how."""
+        return copied_states(self.program)
 
     @cached_property
     def ordered(self) -> tuple[OrderedEnds, ...]:

@@ -380,7 +380,8 @@ class Teller:
         """The plan itself where it has no split, else the best without one."""
         if self.instance.variant == self.whole.instance.variant:
             return self.placement
-        return None if self.chooser.unsplit is None else self.chooser.unsplit.placement
+        best = self.chooser.without_split()
+        return None if best is None else best.placement
 
     def along(self, name: str, placement: Placement) -> tuple[str, ...]:
         """The states, besides one, that a placement keeps at other places than the plan does."""
@@ -632,9 +633,12 @@ class Teller:
         return Stage("throughput", "optimal", float(told.throughput), finite(bound), finite(gap), seconds, 0)
 
     def bound(self, stages: Sequence[Evidenced]) -> float | None:
-        if self.request.rate_pps is not None or not stages or not stages[0].bound:
+        """Of the first goal, in the user's terms: packets a second from above, cores from below."""
+        if not stages or stages[0].bound is None:
             return None
-        return self.chooser.scale / stages[0].bound * self.aim.room
+        if self.request.rate_pps is not None:
+            return float(max(0, math.ceil(stages[0].bound - 1e-6)))
+        return self.chooser.scale / stages[0].bound * self.aim.room if stages[0].bound else None
 
 
 def _rounded(value: float) -> float:

@@ -13,9 +13,10 @@ from problem_cases import RATE, Judged, all_judged, demand_by_hand, every_assign
 from cora.errors import CoraError
 from cora.models.latency import waiting
 from cora.models.target import Resource
+from cora.partition import branching
 from cora.partition.evaluate import demand_of
 from cora.partition.exact import Promise, broken_rules, check, exact_demand
-from cora.partition.integer import queue_and_slope
+from cora.partition.integer import Goal, Limits, Model, Setting, queue_and_slope
 from cora.partition.optimise import Found, Optimiser, OutOfTime, Wishes
 from cora.partition.problem import Assignment, Problem
 
@@ -127,14 +128,57 @@ def test_an_assignment_at_hand_is_taken_and_illegal_ones_are_not() -> None:
     assert solved >= 8
 
 
-def test_no_time_is_told_and_the_assignment_at_hand_is_kept_without_a_proof() -> None:
+def test_no_time_is_told_and_the_assignment_at_hand_is_kept_without_a_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = next(p for p in map(random_problem, range(100)) if best_for_rate(p) is not None)
-    with pytest.raises(OutOfTime):
-        Optimiser([problem], "highs", 0.0).for_rate(RATE, MOST)
     cold = Optimiser([problem], "highs", 60).for_rate(RATE, MOST)
     assert cold is not None
+    monkeypatch.setattr(branching, "_LATE", -1.0)
+    with pytest.raises(OutOfTime):
+        Optimiser([problem], "highs", 0.0).for_rate(RATE, MOST)
     late = Optimiser([problem], "highs", 0.0, known=[(0, cold.assignment)]).for_rate(RATE, MOST)
     assert late is not None and late.assignment == cold.assignment and not late.proven
+
+
+@pytest.mark.parametrize("late", [-1.0, 0.5])
+def test_without_time_there_is_a_bound_all_the_same(late: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what everything uses least, or of relaxations, which take a little time of their own."""
+    monkeypatch.setattr(branching, "_LATE", late)
+    met = 0
+    for seed in range(7000, 7030):
+        problems = [random_problem(seed * 3 + i) for i in range(3)]
+        hand = Optimiser(problems, "highs", 60).best("load", Setting(RATE, 2), Limits(), "load")
+        if hand is None:
+            continue
+        search = Optimiser(problems, "highs", 0.0, known=[(hand.variant, hand.assignment)])
+        found = search.best("load", Setting(RATE, 2), Limits(), "load")
+        least = min((j.load for p in problems for j in all_judged(p, 2)), default=math.inf)
+        assert found is not None and search.stages[0].bound is not None, seed
+        assert 0 <= search.stages[0].bound <= least * (1 + 1e-6) + 1e-9, seed
+        met += search.stages[0].bound > 0.1 * least
+    assert met >= (3 if late < 0 else 20)
+
+
+@pytest.mark.parametrize("goal", ["host", "load", "latency"])
+def test_prices_of_one_problem_prove_true_bounds_of_others_with_its_structure(goal: Goal) -> None:
+    """The same problem with other costs: what is proven of it without solving lies below its true optimum."""
+    compared = tight = 0
+    for seed in range(8000, 8040):
+        problem = random_problem(seed)
+        limits = Limits(load=1.0) if goal != "load" else Limits()
+        search = Optimiser([problem], "highs", 60)
+        if search.best(goal, Setting(RATE, 2), limits, goal) is None:
+            continue
+        for factor in (1.0, 1.02, 1.5):
+            other = replace(problem, cost=problem.cost * factor, edges=tuple(
+                replace(e, cross=e.cross / factor) for e in problem.edges))
+            model = Model(other, Setting(RATE, 2), "highs", search.shared.structure(other, Setting(RATE, 2)))
+            bound = search.shared.bound(model, goal, limits)
+            values = [getattr(j, goal) for j in all_judged(other, 2) if j.load <= 1 or goal == "load"]
+            least = min(values, default=math.inf)
+            assert bound <= least * (1 + 1e-6) + 1e-7, (seed, factor)
+            compared += 1
+            tight += factor == 1.0 and bound > 0.9 * least - 1e-6
+    assert compared >= 40 and tight >= 15
 
 
 def test_queues_and_their_slopes_are_those_of_the_queueing_formula() -> None:

@@ -287,7 +287,7 @@ def test_out_of_time_falls_back_on_the_simple_placements(monkeypatch: pytest.Mon
     def no_time(*_: object) -> None:
         raise OutOfTime
 
-    monkeypatch.setattr(Optimiser, "for_rate", no_time)
+    monkeypatch.setattr(Optimiser, "least_host", no_time)
     made = planned(rate_pps=5e6)
     assert made.evidence.status == "feasible: the time limit ended the search"
     assert made.evidence.bound is None
