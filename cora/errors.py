@@ -76,6 +76,7 @@ class Kind(Enum):
     MISSING_LIBRARY = (605, "missing-library")
     MISSING_TOOL = (606, "missing-tool")
     MAKE_FAILED = (607, "make-failed")
+    VERIFIER = (608, "kernel-refuses-program")
 
     BAD_FLAG = (701, "bad-flag")
     CANNOT_WRITE = (702, "cannot-write")

@@ -39,11 +39,13 @@ from cora.ir.nodes import (
     reasons_of,
     successors,
 )
-from cora.ir.parts import PUNT_FIXED, PUNT_LIMIT, Part, Split
+from cora.ir.parts import PUNT_FIXED, PUNT_LIMIT, Part, Split, punt_bytes
 from cora.ir.types import EntryRef, bytes_of
 
 INTERFACE = "kernel_interface.h"
 KERNEL = 0
+# How often entries without slack are tidied up: twice in so many nanoseconds.
+_TIDY = 2 * 10**9
 
 _BASES = {
     "eth": "p->data", "vlan": "p->data + 14", **dict.fromkeys(("arp", "ipv4", "ipv6"), "p->l3_header"),
@@ -75,9 +77,6 @@ def interface(split: Split) -> str:
     """The generated header that both halves include before runtime/bpf/abi.h."""
     program, part = split.program, split.parts[KERNEL]
     dialect = KernelDialect(split)
-    slack = [s.slack for s in part.program.states if isinstance(s, MapState | MeterState) and
-             part.roles[s.name] == "whole" and ages(s)]
-    every = max(min(slack, default=2 * 10**9) // 2, 10**6)
     members = [f"    {value_type(c.type)} {dialect.names.config(c.name)};" for c in program.configs]
     values = ", ".join(literal(c.value, c.type) for c in program.configs) or "0"
     copies = [f"    __builtin_memcpy(&config->{dialect.names.config(f.name)}, row + {f.offset}, {f.size});"
@@ -99,21 +98,35 @@ def interface(split: Split) -> str:
         f"#define CORA_PUNT_LIMIT {PUNT_LIMIT}",
         f"#define CORA_PROGRAM UINT64_C(0x{program_hash(program)[:16]})",
         f"#define CORA_EPOCH {EPOCH}",
-        f"#define CORA_SWEEP_EVERY UINT64_C({every}) /* ns */", "",
+        f"#define CORA_SWEEP_EVERY UINT64_C({sweep_every(split)})",
+        f"#define CORA_PUNT_META {punt_meta(split)}", "",
         "typedef unsigned __int128 cora_u128;", "",
-        "struct cora_config {", *(members or ["    uint8_t none;"]), "};",
+        "struct cora_kernel_config {", *(members or ["    uint8_t none;"]), "};",
         f"#define CORA_CONFIG_VALUES {{{values}}}", "",
         "/* Fills the configuration from a packed row, as cora/emit/layout.py packs it. */",
-        "static inline __attribute__((unused)) void cora_config_read(struct cora_config *config, const uint8_t *row)",
-        "{",
+        "static inline __attribute__((unused)) void cora_config_read(struct cora_kernel_config *config,",
+        "                                                            const uint8_t *row)", "{",
         *(copies or ["    (void)config, (void)row;"]), "}", "", "#endif",
     ]
     return "\n".join(lines) + "\n"
 
 
-def ages(state: MapState | MeterState) -> bool:
-    """Whether its entries are removed after a time."""
-    return isinstance(state, MeterState) or bool(state.timeouts)
+def sweep_every(split: Split) -> int:
+    """Nanoseconds between two sweeps of the kernel's tables: half of the shortest slack, and not below a millisecond.
+
+    Entries without slack are not found once they are due, and give way to new ones at once: the sweep only tidies up.
+    0: nothing in the kernel is due.
+    """
+    part = split.parts[KERNEL]
+    slack = [s.slack for s in part.program.states if isinstance(s, MapState | MeterState) and
+             part.roles[s.name] == "whole" and (isinstance(s, MeterState) or s.timeouts)]
+    return max(min(s or _TIDY for s in slack) // 2, 10**6) if slack else 0
+
+
+def punt_meta(split: Split) -> int:
+    """Bytes of metadata before every packet that is handed on: one length, since the receiver is told none."""
+    values = [next(b.params for b in p.program.blocks if b.label == e.label) for p in split.parts for e in p.entries]
+    return (max((punt_bytes(v) for v in values), default=PUNT_FIXED) + 3) // 4 * 4
 
 
 def row_size(split: Split, name: str) -> int:
@@ -386,13 +399,12 @@ class KernelDialect(Dialect):
                 read = f"travels_{i}"
             stores += _stored(offset, size, read)
             offset += size
-        total = (offset + 3) & ~3
         out += [
             "    uint32_t queue = cora_queue(ctx, p);",
             "    cora_handed_on(counts, p, queue);",
             *(f"    cora_shared.guard[{n}] = cora_volatile(&cora_shared.rounds.open);" for n in harm),
             "    if (held)", "        bpf_spin_unlock(&held->lock);", "    held = NULL;",
-            f"    uint8_t *meta = cora_punt_head(ctx, p, {total}, {node.entry}, {offset - PUNT_FIXED});",
+            f"    uint8_t *meta = cora_punt_head(ctx, p, {node.entry}, {offset - PUNT_FIXED});",
             "    if (!meta)", "        return cora_not_handed_on(counts, queue, CORA_FAULT_META);",
             *(f"    {line}" for line in stores),
             "    return cora_punt(counts, queue);",

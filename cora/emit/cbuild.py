@@ -48,6 +48,12 @@ def build_program(name: str, sources: Mapping[str, str], flags: Sequence[str], *
     return _build(name, ".bin", sources, tuple(flags), include_dirs)
 
 
+def build_bpf(name: str, sources: Mapping[str, str], flags: Sequence[str], *,
+              include_dirs: Sequence[Path] = ()) -> Path:
+    """Like build_shared, for a BPF object of one ``.c`` file, compiled by clang."""
+    return _build(name, ".bpf.o", sources, ("-target", "bpf", "-c", *flags), include_dirs, _clang())
+
+
 def load_shared(path: Path) -> ctypes.CDLL:
     """Load a library that build_shared made; raises CoraError CACHE_UNWRITABLE when the system refuses it."""
     try:
@@ -61,8 +67,8 @@ def load_shared(path: Path) -> ctypes.CDLL:
 
 
 def _build(name: str, suffix: str, sources: Mapping[str, str], flags: tuple[str, ...],
-           include_dirs: Sequence[Path]) -> Path:
-    command, version = _compiler()
+           include_dirs: Sequence[Path], compiler: tuple[tuple[str, ...], str] | None = None) -> Path:
+    command, version = compiler or _compiler()
     key = _digest(name, suffix, sources, flags, include_dirs, command, version)
     target = cache_dir() / "native" / f"{name}-{key}{suffix}"
     if _is_whole(target):
@@ -125,6 +131,15 @@ def _compile(name: str, command: tuple[str, ...], flags: tuple[str, ...], includ
         where=shlex.join([*command, *others]),
         hint="check the compiler with a small program, or name another one in the environment variable CC",
     )
+
+
+def _clang() -> tuple[tuple[str, ...], str]:
+    """The command of clang, which alone builds BPF programs as libbpf loads them, and its version."""
+    found = shutil.which("clang")
+    if found is None:
+        raise fail(Kind.NO_COMPILER, "no clang was found on PATH, which builds the kernel half",
+                   hint="install it (Debian and Ubuntu: apt-get install clang llvm libbpf-dev)")
+    return (found,), _version(found, cache_dir())
 
 
 def _compiler() -> tuple[tuple[str, ...], str]:

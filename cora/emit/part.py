@@ -67,7 +67,8 @@ def emit_place(split: Split, part: Part) -> str:
     return "\n".join("\n".join(piece).strip("\n") + "\n" for piece in pieces if piece)
 
 
-def _common(split: Split) -> Lines:
+def common_defines(split: Split) -> Lines:
+    """What all files of a split program define."""
     program = split.program
     return [
         f"#define CORA_LENDINGS {len(split.lendings)}",
@@ -95,7 +96,7 @@ def _head(split: Split, host: PartProgram) -> Lines:
     return [
         f"/* {comment(split.program.name)}: what runs at {comment(part.place)} */",
         f"#define CORA_PLACE {part.number}",
-        *_common(split),
+        *common_defines(split),
         f"#define CORA_STATES {len(part.program.states)}",
         f"#define CORA_TRACKERS {len(host.dialect.trackers)}",
         f"#define CORA_LATER {host.dialect.later}",
@@ -480,7 +481,7 @@ def _world(split: Split) -> str:
     places = ", ".join(f"&cora_place_{p.number}" for p in split.parts)
     lines = [
         f"/* {comment(split.program.name)}: the world between its places */",
-        *_common(split), "#define CORA_TRACKERS 0", "#define CORA_LATER 0", "#define CORA_STATES 0", "",
+        *common_defines(split), "#define CORA_TRACKERS 0", "#define CORA_LATER 0", "#define CORA_STATES 0", "",
         '#include "split.h"', "",
         *(f"extern const struct cora_place_ops cora_place_{p.number};" for p in split.parts),
         f"static const struct cora_place_ops *const cora_places[] = {{{places}}};", *rows,

@@ -11,7 +11,7 @@ import os
 import struct
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -113,7 +113,7 @@ class SplitEngine:
         """
         self.split, self.program = split, split.program
         self._reasons = reasons_of(split.program)
-        self._library = _library(split, fault, march_native=march_native)
+        self._library = self._compiled(fault, march_native=march_native)
         seed = (ctypes.c_uint64 * 8).from_buffer_copy(os.urandom(64))
         world = self._library.cora_split_create(packed_config(split.program, config or {}), option_bits(options), seed,
                                                 max(chance, 0))
@@ -125,6 +125,12 @@ class SplitEngine:
         self._world: int | None = world
         self._finalizer = weakref.finalize(self, self._library.cora_split_destroy, world)
         self._finished = False
+
+    def _compiled(self, fault: str, *, march_native: bool) -> Any:
+        """The library of all places and the world, ready to make an engine."""
+        flags = [*_FLAGS, f"-DCORA_PLACES={len(self.split.parts)}", *(["-march=native"] if march_native else [])]
+        flags += [f"-DCORA_FAULT={FAULTS.index(fault)}"] if fault != "sound" else []
+        return split_library(f"{file_name_of(self.program)}-split", emit_split(self.split), flags)
 
     def __enter__(self) -> Self:
         return self
@@ -279,11 +285,13 @@ def _merged(split: Split, state: State, rows: Any) -> bytes:
     return found[0] if found else b""
 
 
-def _library(split: Split, fault: str, *, march_native: bool) -> Any:
-    flags = [*_FLAGS, f"-DCORA_PLACES={len(split.parts)}", *(["-march=native"] if march_native else [])]
-    flags += [f"-DCORA_FAULT={FAULTS.index(fault)}"] if fault != "sound" else []
-    path = build_shared(f"{file_name_of(split.program)}-split", emit_split(split), flags, include_dirs=[RUNTIME])
-    library = load_shared(path)
+def split_library(name: str, sources: Mapping[str, str], flags: Sequence[str]) -> Any:
+    """The files of a split program as a loaded library, compiled or found compiled.
+
+    Raises:
+        CoraError: `Kind.NO_COMPILER`, `Kind.COMPILER_FAILED`, `Kind.CACHE_UNWRITABLE`.
+    """
+    library = load_shared(build_shared(name, sources, flags, include_dirs=[RUNTIME]))
     for name, (result, arguments) in _SIGNATURES.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments

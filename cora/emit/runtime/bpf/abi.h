@@ -1,11 +1,13 @@
 /* What the kernel's half of a split program and its user half share: layouts, and the names of maps and programs.
  *
  * Both halves include the generated `kernel_interface.h` before this header; it defines CORA_PORTS, CORA_REASONS,
- * CORA_LENDINGS, CORA_COUNTERS, CORA_ROW_LIMIT, CORA_PUNT_FIXED and CORA_PUNT_LIMIT.
+ * CORA_LENDINGS, CORA_COUNTERS, CORA_ROW_LIMIT, CORA_PUNT_FIXED, CORA_PUNT_LIMIT and CORA_PUNT_META.
+ * A packet that is handed on has CORA_PUNT_META bytes of metadata: struct cora_punt_head, then its values.
  *
  * Maps (libbpf finds them by these names):
  *   .data.shared     one `struct cora_shared`, mmapable
- *   .data.config     one `struct cora_config` (kernel_interface.h), mmapable: the configuration values
+ *   .data.config     one `struct cora_kernel_config` (kernel_interface.h), mmapable: the configuration
+ *                    values
  *   cora_counts      one `struct cora_counts` for each CPU
  *   cora_devices     DEVMAP: by port number, the interface that packets leave by
  *   cora_xsks        XSKMAP: by port * shared.queues + receive queue, the socket of the user half
@@ -21,6 +23,8 @@
  *   cora_dump        SEC("syscall"), context `struct cora_rows_call`: writes rows of a state (cora/emit/layout.py) from
  *                    entry `from` on; for a counter rows of two 64-bit sums, for a pool its dump in 64-bit words
  *   cora_load        SEC("syscall"), context `struct cora_rows_call`: makes entries of `count` rows
+ * A syscall program is run with its context as ctx_in alone: the kernel writes the results back there. One thread at a
+ * time runs cora_told, cora_dump and cora_load.
  *
  * The user half, in order: opens and loads the object; fills shared.seed with random numbers, shared.ifindex,
  * shared.queues, cora_devices and cora_xsks; attaches cora_xdp; before it detaches or ends, it sets shared.attached to 0.
@@ -59,7 +63,7 @@ struct cora_notice {
 
 struct cora_shared {
     /* Written by the user half before packets come; read for every packet. */
-    uint64_t virtual_now; /* nanoseconds; 0: the kernel's clock (CLOCK_MONOTONIC) */
+    uint64_t virtual_now; /* nanoseconds; 0 without test_run: the kernel's clock (CLOCK_MONOTONIC) */
     uint32_t test_run;    /* 1: packets come from BPF_PROG_TEST_RUN: no sockets and devices are asked for */
     uint32_t test_port;   /* with test_run: number of the arrival port */
     uint32_t queues;      /* receive queues of each port */

@@ -7,7 +7,7 @@
 #include "packet.h"
 
 SEC(".data.shared") struct cora_shared cora_shared = {.rounds = {.open = 1}};
-SEC(".data.config") struct cora_config cora_config = CORA_CONFIG_VALUES;
+SEC(".data.config") struct cora_kernel_config cora_config = CORA_CONFIG_VALUES;
 
 struct {
     __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -78,13 +78,13 @@ static inline struct cora_counts *cora_own_counts(void)
     return bpf_map_lookup_elem(&cora_counts, &zero);
 }
 
+static inline uint64_t cora_volatile(const uint64_t *at) { return *(const volatile uint64_t *)at; }
+
 static inline uint64_t cora_clock(void)
 {
-    uint64_t now = *(volatile uint64_t *)&cora_shared.virtual_now;
-    return CORA_UNLIKELY(now) ? now : bpf_ktime_get_ns();
+    uint64_t now = cora_volatile(&cora_shared.virtual_now);
+    return CORA_UNLIKELY(now || cora_shared.test_run) ? now : bpf_ktime_get_ns();
 }
-
-static inline uint64_t cora_volatile(const uint64_t *at) { return *(const volatile uint64_t *)at; }
 
 /* Prepares the context of a packet; false: it did not come from a port of the program. */
 static inline bool cora_arrive(struct xdp_md *ctx, struct cora_packet *p)
@@ -118,6 +118,8 @@ static inline int cora_fault(struct cora_counts *counts, enum cora_kernel_fault 
 static inline int cora_leave(struct cora_packet *p, struct cora_counts *counts)
 {
     uint32_t verdict = p->verdict;
+    if (p->met)
+        counts->statistics[CORA_FAST]++;
     if (CORA_UNLIKELY(cora_shared.test_run))
         cora_shared.verdict = verdict;
     if (verdict & CORA_DROP) {

@@ -50,14 +50,13 @@ static inline int cora_not_handed_on(struct cora_counts *counts, uint32_t queue,
     return cora_fault(counts, fault);
 }
 
-/* Makes room for `size` bytes before the frame and writes the punt header; NULL: the driver has none. */
-static inline uint8_t *cora_punt_head(struct xdp_md *ctx, const struct cora_packet *p, uint32_t size, uint16_t entry,
-                                      uint8_t values)
+/* Makes room for CORA_PUNT_META bytes before the frame and writes the punt header; NULL: the driver has none. */
+static inline uint8_t *cora_punt_head(struct xdp_md *ctx, const struct cora_packet *p, uint16_t entry, uint8_t values)
 {
-    if (bpf_xdp_adjust_meta(ctx, -(int)size))
+    if (bpf_xdp_adjust_meta(ctx, -CORA_PUNT_META))
         return NULL;
     uint8_t *meta = (uint8_t *)(long)ctx->data_meta, *data = (uint8_t *)(long)ctx->data;
-    if (meta + size > data)
+    if (meta + CORA_PUNT_META > data)
         return NULL;
     struct cora_punt_head *head = (struct cora_punt_head *)meta;
     head->program = CORA_PROGRAM;
