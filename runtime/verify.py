@@ -12,9 +12,9 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -63,6 +63,8 @@ class Compared:
 
     ``prompt``: what happened under one more schedule, in which no packet comes while another one or a message is on its
     way, as the admission simulation of a profile has it; None where nothing is lent or time was up.
+    ``gaps``: what happened in as many runs, ``gap_seeds``, in which rules were installed in gaps and served packets at
+    once; of them the packets overtaken count. None where rules wait, or there are none.
     """
 
     source: str
@@ -71,6 +73,8 @@ class Compared:
     statistics: Statistics
     seconds: float
     prompt: Statistics | None = None
+    gaps: Statistics | None = None
+    gap_seeds: int = 0
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,14 @@ class Verification:
     @property
     def packets(self) -> int:
         return sum(c.packets * c.seeds for c in self.compared)
+
+    @property
+    def gaps(self) -> tuple[int, int] | None:
+        """Packets overtaken within their flow where rules are installed in gaps, of how many; None: rules wait."""
+        runs = [c for c in self.compared if c.gaps is not None]
+        if not runs:
+            return None
+        return sum(c.gaps.overtaken for c in runs if c.gaps), sum(c.packets * c.gap_seeds for c in runs)
 
     @property
     def statistics(self) -> Statistics:
@@ -146,7 +158,7 @@ def verify(split: Split, traffic: Sequence[Traffic], *, seeds: int = DEFAULT_SEE
     Raises:
         CoraError: the program or its parts cannot be compiled.
     """
-    run = _Run(split, options or Options(), range(seed, seed + seeds), time.monotonic() + time_limit, fault)
+    run = Run(split, options or Options(), range(seed, seed + seeds), time.monotonic() + time_limit, fault)
     tell = progress or (lambda _: None)
     for item in traffic:
         tell(item.name)
@@ -162,7 +174,9 @@ def verify(split: Split, traffic: Sequence[Traffic], *, seeds: int = DEFAULT_SEE
                         tuple(warnings), len(run.compared) - min(len(run.compared), len(traffic)))
 
 
-class _Run:
+class Run:
+    """One verification: the seeds and time it has, and what was compared so far."""
+
     def __init__(self, split: Split, options: Options, seeds: range, until: float, fault: str) -> None:
         self.split, self.options, self.seeds, self.until, self.fault = split, options, seeds, until, fault
         self.compared: list[Compared] = []
@@ -193,8 +207,50 @@ class _Run:
             total, runs = total.plus(found), runs + 1
             if self.difference is not None:
                 break
+        gaps, gap_runs = self.in_gaps(traffic)
         self.compared.append(Compared(traffic.name, traffic.packets, runs, total, time.monotonic() - started,
-                                      prompt))
+                                      prompt, gaps, gap_runs))
+
+    def in_gaps(self, traffic: Traffic) -> tuple[Statistics | None, int]:
+        """Where the near place cannot wait for packets on their way: each run against the unsplit program on the
+        packets in the order in which the run committed them. Order within a flow is then counted, not asked for.
+        """
+        total, runs = Statistics(), 0
+        for seed in self.seeds if self.split.in_gaps and self.difference is None else ():
+            if time.monotonic() > self.until:
+                self.stopped = True
+                break
+            found, self.difference = self.once_in_gaps(traffic, seed)
+            total, runs = total.plus(found), runs + 1
+            if self.difference is not None:
+                break
+        return (total, runs) if runs else (None, 0)
+
+    def once_in_gaps(self, traffic: Traffic, seed: int) -> tuple[Statistics, Difference | None]:
+        """One such run; its state and packets have to be those of one order of the packets."""
+        source = f"{traffic.name}, rules in gaps"
+        with SplitEngine(self.split, self.options, chance=seed, fault=self.fault, gaps=True) as engine:
+            try:
+                engine.run(traffic.batches)
+                engine.finish()
+            except StandStill:
+                return engine.statistics(), Difference(source, seed, None, "progress",
+                                                       "the places wait for each other", "goes on")
+            found, commits = engine.statistics(), engine.commits()
+            order = commits[:, 0].astype(np.intp)
+            if not np.array_equal(np.sort(order), np.arange(traffic.packets)):
+                return found, Difference(source, seed, None, "packets that were committed", f"{len(order)}",
+                                         f"{traffic.packets}, each once")
+            unsplit = self.unsplit(Traffic(traffic.name, [_committed(traffic, order, commits[:, 1])]))
+            digests = np.zeros(traffic.packets, np.uint64)
+            digests[order] = _padded(unsplit.digests, traffic.packets)
+            packet = _first_unequal(engine.digests(), digests)
+            if packet is not None:
+                return found, Difference(source, seed, packet, "what became of a packet",
+                                         "another outcome",
+                                         "as if packets came in the order in which they were committed")
+            replayed = replace(unsplit, digests=digests, state=_renumbered(unsplit.state, order))
+            return found, self.totals(replace(traffic, name=source), seed, engine, replayed, ordered=False)
 
     def unsplit(self, traffic: Traffic) -> _Unsplit:
         with NativeEngine(self.split.program, self.options) as engine:
@@ -215,7 +271,8 @@ class _Run:
                 return statistics, self.explain(traffic, seed, packet)
             return statistics, self.totals(traffic, seed, engine, unsplit)
 
-    def totals(self, traffic: Traffic, seed: int, engine: SplitEngine, unsplit: _Unsplit) -> Difference | None:
+    def totals(self, traffic: Traffic, seed: int, engine: SplitEngine, unsplit: _Unsplit, *,
+               ordered: bool = True) -> Difference | None:
         """What is left to compare once all packets were equal."""
         if engine.summary() != unsplit.summary:
             return Difference(traffic.name, seed, None, "totals", str(engine.summary()), str(unsplit.summary))
@@ -223,7 +280,7 @@ class _Run:
         if state is not None:
             return Difference(traffic.name, seed, None, "state (split against unsplit)", state, "")
         found = engine.statistics()
-        if found.overtaken and self.strict:
+        if found.overtaken and self.strict and ordered:
             return Difference(traffic.name, seed, engine.overtaken(), "order within a flow",
                               f"{found.overtaken} packets left after later ones of their flow", "in order of arrival")
         if found.left or found.stray:
@@ -263,6 +320,30 @@ class _Run:
                 if ends or (step.outcome and getattr(step.node, "state", None)):
                     yield f"{step.node.span}: {print_node(step.node)}{f' ({step.outcome})' if step.outcome else ''}"
             return
+
+
+def _committed(traffic: Traffic, order: NDArray[np.intp], times: NDArray[np.uint64]) -> Records:
+    """The packets in another order, each with another time stamp (ns)."""
+    from cora.frontends.traffic.capture import RECORD
+
+    records = np.concatenate([np.frombuffer(b.tobytes(), RECORD) for b in traffic.batches])[order]
+    records["time_ns"] = times
+    return np.ascontiguousarray(records)
+
+
+def _renumbered(state: StateDump, order: NDArray[np.intp]) -> StateDump:
+    """State with the numbers of fragments that are held as they were before the packets came in another order."""
+    found: dict[str, Any] = {}
+    for name, facts in state.items():
+        found[name] = facts
+        if "datagrams" in facts:
+            datagrams: Any = facts["datagrams"]
+            found[name] = {**facts, "datagrams": [{**d, "held": [int(order[n]) for n in d["held"]]} for d in datagrams]}
+    return found
+
+
+def _padded(digests: NDArray[np.uint64], count: int) -> NDArray[np.uint64]:
+    return np.concatenate([digests, np.zeros(count - len(digests), np.uint64)])
 
 
 def _first_unequal(left: NDArray[np.uint64], right: NDArray[np.uint64]) -> int | None:
@@ -332,7 +413,7 @@ def captured(program: Program, path: str | os.PathLike[str], stack: ExitStack, *
     return Traffic(name, [np.frombuffer(records.tobytes(), RECORD)], [data]), list(source.warnings)
 
 
-def _covering(program: Program, seed: int, run: _Run) -> tuple[Traffic, float, tuple[str, ...]]:
+def _covering(program: Program, seed: int, run: Run) -> tuple[Traffic, float, tuple[str, ...]]:
     """Packets that take as many outcomes as a search finds; on them the interpreter checks the unsplit engine."""
     from cora.testing.compare import difference, run_native, run_reference
     from cora.testing.coverage import covering_packets

@@ -108,7 +108,7 @@ def with_evidence(plan: Plan, result: Verification) -> Plan:
     total = result.statistics
     verified = Verified(result.digest, tuple(c.source for c in result.compared), result.packets,
                         max(c.seeds for c in result.compared), round(result.coverage, 6), total.fast, total.punted,
-                        total.recalled)
+                        total.recalled, *(result.gaps or (None, None)))
     return replace(plan, evidence=replace(plan.evidence, verified=verified))
 
 
@@ -126,6 +126,8 @@ def _print(result: Verification, plan: Plan) -> None:
                    f"{plural(item.seeds, 'schedule', 'schedules')}, {item.seconds:.1f} s")
         for line in _told(item.statistics):
             click.echo(f"  {line}")
+        for line in _gaps(item):
+            click.echo(f"  {line}")
         for line in _prompt(item, plan, predicted=number < len(result.compared) - result.made):
             click.echo(f"  {line}")
     if result.stopped:
@@ -139,6 +141,16 @@ def _print(result: Verification, plan: Plan) -> None:
         click.echo("equal: what leaves, what is dropped, totals, state, and the order within flows")
         return
     _print_difference(result.difference)
+
+
+def _gaps(item: Compared) -> list[str]:
+    """What runs with rules in gaps let overtake."""
+    if item.gaps is None:
+        return []
+    total = item.packets * item.gap_seeds
+    return [f"rules installed in gaps ({plural(item.gap_seeds, 'schedule', 'schedules')}): {item.gaps.overtaken:,} of "
+            f"{total:,} packets overtaken within their flow, {item.gaps.fast:,} on the fast path; equal to the unsplit "
+            "program on the packets in that order"]
 
 
 def _prompt(item: Compared, plan: Plan, *, predicted: bool) -> list[str]:

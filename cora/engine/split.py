@@ -49,9 +49,9 @@ FAULTS = ("sound", "no recall", "early removal", "shared writer", "lost count", 
 
 PROMPT = -1
 # A plan is verified once, so its parts must be compiled fast.
-_FLAGS = ("-std=gnu11", "-O1")
-_SANITIZE = ("-std=gnu11", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-DCORA_MAIN",
-             "-DCORA_EXACT_FRAMES")
+_FLAGS = ("-std=gnu11", "-O1", "-DCORA_GAPS")
+_SANITIZE = ("-std=gnu11", "-O1", "-DCORA_GAPS", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
+             "-DCORA_MAIN", "-DCORA_EXACT_FRAMES")
 _OUTPUTS = {"events": 1, "digests": 3}
 
 
@@ -101,12 +101,14 @@ class SplitEngine:
     """
 
     def __init__(self, split: Split, options: Options = Options(), *, chance: int = 0,  # noqa: B008
-                 config: Mapping[str, int] | None = None, fault: str = "sound", march_native: bool = True) -> None:
+                 config: Mapping[str, int] | None = None, fault: str = "sound", march_native: bool = True,
+                 gaps: bool = False) -> None:
         """Compile the parts, or find them compiled, and make their tables.
 
         Args:
             chance: seed of the scheduler; `PROMPT`: no packet comes while another one or a message is on its way.
             fault: one of `FAULTS`, for tests.
+            gaps: rules serve packets as soon as they are installed; `commits` tells in which order packets were.
 
         Raises:
             CoraError: `Kind.ENGINE_LIMIT`, `Kind.NO_COMPILER`, `Kind.COMPILER_FAILED`, `Kind.CACHE_UNWRITABLE`.
@@ -122,6 +124,9 @@ class SplitEngine:
                        span=split.program.span)
         if chance == PROMPT:
             self._library.cora_split_prompt(world)
+        if gaps:
+            start, owner = split.in_gaps or (0, 0)
+            self._library.cora_split_gaps(world, start, owner)
         self._world: int | None = world
         self._finalizer = weakref.finalize(self, self._library.cora_split_destroy, world)
         self._finished = False
@@ -207,6 +212,13 @@ class SplitEngine:
         """The number of the first packet that left after a later one of its flow."""
         number = int(self._library.cora_split_overtaken(self._handle))
         return number - 1 if number else None
+
+    def commits(self) -> NDArray[np.uint64]:
+        """[N, 2] with ``gaps``: number and time (ns) of each packet, in the order in which they were committed."""
+        count = ctypes.c_size_t()
+        at = self._library.cora_split_commits(self._handle, ctypes.byref(count))
+        text = ctypes.string_at(at, 16 * count.value) if count.value else b""
+        return np.frombuffer(text, np.uint64).reshape(-1, 2)
 
     def summary(self) -> RunSummary:
         """Totals over everything processed so far, of all places."""
@@ -303,6 +315,8 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "cora_split_create": (_P, [ctypes.c_char_p, _U32, _P, _U64]),
     "cora_split_destroy": (None, [_P]),
     "cora_split_prompt": (None, [_P]),
+    "cora_split_gaps": (None, [_P, _U32, _U32]),
+    "cora_split_commits": (_P, [_P, _P]),
     "cora_split_output_mode": (None, [_P, _U32]),
     "cora_split_run": (ctypes.c_bool, [_P, _P, _SIZE]),
     "cora_split_finish": (ctypes.c_bool, [_P]),

@@ -29,6 +29,8 @@ from cora.ir.nodes import (
     Instruction,
     LoadEntry,
     Lookup,
+    MapState,
+    MeterState,
     Police,
     Program,
     Punt,
@@ -117,6 +119,21 @@ class Split:
     def __str__(self) -> str:
         """All parts as text."""
         return "\n".join(print_part(p) for p in self.parts)
+
+    @property
+    def in_gaps(self) -> tuple[int, int] | None:
+        """Where the near place cannot wait for packets on their way (`order weak`, rules of decided flows): the place
+        where packets start that no rule serves, and the owner's. None where it waits, or nothing is lent.
+        """
+        by_rules = all(item.restart and not _is_strict(self.program, item.state) for item in self.lendings)
+        owners = {item.owner for item in self.lendings}
+        starts = {p.number for p in self.parts for e in p.entries if e.anew}
+        return (*starts, *owners) if by_rules and len(owners) == len(starts) == 1 else None
+
+
+def _is_strict(program: Program, name: str) -> bool:
+    state = program.state(name)
+    return isinstance(state, MapState | MeterState) and state.strict_order
 
 
 def print_part(part: Part) -> str:

@@ -354,7 +354,9 @@ class Verified:
 
     ``digest``: of the parts that ran and of what became of the traffic. ``coverage``: share of the program's outcomes
     taken by the packets that were searched for them. ``fast``: packets on the fast path; ``punted``: hand-overs between
-    places; ``recalled``: entries taken back. All are counts of runs in one process, none is a prediction.
+    places; ``recalled``: entries taken back. ``overtaken``: packets that left after a later one of their flow, of
+    ``in_gaps`` packets in runs in which rules were installed in gaps; None where packets wait for those before them.
+    All are counts of runs in one process, none is a prediction.
     """
 
     digest: str
@@ -365,6 +367,8 @@ class Verified:
     fast: int
     punted: int
     recalled: int
+    overtaken: int | None
+    in_gaps: int | None
 
 
 @dataclass(frozen=True)

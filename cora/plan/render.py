@@ -102,6 +102,9 @@ def _lines(plan: Plan) -> list[str]:
         lines.append(f"  verified: {v.packets:,} packets of {', '.join(v.traffic)} under {v.seeds} schedules each, the "
                      f"parts in one process equal to the unsplit program; {v.fast:,} on the fast path, {v.punted:,} "
                      "handed over, over all schedules")
+        if v.in_gaps is not None:
+            lines.append(f"  reordered: with rules installed in gaps {v.overtaken:,} of {v.in_gaps:,} packets left "
+                         "after a later one of their flow (measured, adversarial schedules)")
     return lines
 
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import cora
+from cora.cli.verify import with_evidence
+from cora.engine.results import Options
 from cora.errors import CoraError
 from cora.frontends.nf import loads
+from cora.ir.nodes import Program
 from cora.ir.passes.pipeline import STANDARD, run_pipeline
+from cora.plan.document import Plan
 from cora.plan.parts import parts_of
+from cora.runtime.verify import Run, random_traffic
 
 pytestmark = pytest.mark.needs("gcc")
 
@@ -54,6 +60,36 @@ def test_rules_that_pass_a_jump_run(tmp_path: Path) -> None:
     installs = first.prompt.lent - first.prompt.refused
     assert installs / first.packets == pytest.approx(lent.installs_per_packet, rel=1e-5)
     assert first.prompt.recalled / first.packets == pytest.approx(lent.recalls_per_packet, rel=1e-5)
+
+
+@pytest.fixture(scope="module")
+def ruled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Program, Plan]:
+    """A program whose flows the switch forwards by rules."""
+    program = run_pipeline(loads(JOINED, "joined.nf"), STANDARD)
+    capture = tmp_path_factory.mktemp("ruled") / "made.pcap"
+    cora.traffic({"packets": "20k", "flows": "200", "zipf": "1.1", "replies": "0"}, capture)
+    return program, cora.plan(program, cora.profile(program, capture), "bluefield2", rate="40Mpps")
+
+
+def test_rules_in_gaps_let_packets_overtake_and_are_equal_to_an_order_of_them(ruled: tuple[Program, Plan]) -> None:
+    program, plan = ruled
+    found = cora.verify(plan, program, seeds=4, packets=20_000)
+    assert found.difference is None and found.gaps is not None
+    overtaken, packets = found.gaps
+    # Where rules wait for counts nothing is overtaken, and where they do not, something is.
+    assert found.statistics.overtaken == 0 < overtaken < packets == found.packets
+    evidence = with_evidence(plan, found).evidence.verified
+    assert evidence is not None and (evidence.overtaken, evidence.in_gaps) == (overtaken, packets)
+
+
+def test_faults_are_found_with_rules_in_gaps(ruled: tuple[Program, Plan]) -> None:
+    program, plan = ruled
+    split = parts_of(plan, program)
+    assert split.in_gaps is not None
+    for fault in ("no recall", "shared writer", "stale entry"):
+        run = Run(split, Options(), range(6), time.monotonic() + 60, fault)
+        run.in_gaps(random_traffic(program, 0, 8000, ()))
+        assert run.difference is not None, fault
 
 
 @pytest.mark.parametrize(("place", "passing"), [("host", 2), ("arm", 1)])

@@ -48,7 +48,7 @@ static inline void cora_place_packet(struct cora_engine *E, struct cora_packet *
 #endif
     for (uint32_t c = 0; c < CORA_LENDINGS; c++)
         if (cora_owner_of[c] == CORA_PLACE)
-            cora_owner_after(E, c);
+            cora_owner_after(E, c, p->flow);
 }
 
 static void cora_place_arrive(struct cora_engine *E, const struct cora_record *record, uint64_t index)
@@ -85,6 +85,11 @@ static inline bool cora_punt_decode(struct cora_engine *E, struct cora_packet *p
         return false;
     cora_begin(E, p, record, frame);
     p->now = head.now;
+#ifdef CORA_GAPS
+    /* A match-action engine stamps no time: the packet has that of the place where it starts. */
+    if (CORA_LENDINGS && head.flags & CORA_PUNT_ANEW && cora_in_gaps(E, 0))
+        p->now = cora_world_clock(E->place.world);
+#endif
     p->wirelen = head.wirelen;
     p->present = head.present;
     p->l3 = head.l3, p->l4 = head.l4, p->end = head.end;
@@ -155,6 +160,8 @@ static void cora_place_serve(struct cora_engine *E, struct cora_item *item)
     p->flow = item->flow;
     p->caplen = item->caplen;
     cora_place_packet(E, p);
+    if (CORA_LENDINGS && CORA_PLACE == cora_owner_of[0])
+        cora_commit(E, p);
     if (p->punt_to) {
         free(item);
         return;

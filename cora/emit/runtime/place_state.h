@@ -28,6 +28,39 @@ CORA_VALUE static const uint32_t cora_lent_most[] = CORA_LENT_MOST, cora_lent_af
 #define CORA_PROOF 8
 #define CORA_FASTER 2
 
+/* Whether a lending's rules are installed in gaps. Worlds in which they wait for counts have nothing to say about it. */
+static inline bool cora_in_gaps(const struct cora_engine *E, uint32_t c)
+{
+#ifdef CORA_GAPS
+    return cora_by_rules[c] && cora_world_gaps(E->place.world);
+#else
+    (void)E, (void)c;
+    return false;
+#endif
+}
+
+/* The place is through with a packet, at its time. */
+static inline void cora_commit(struct cora_engine *E, const struct cora_packet *p)
+{
+#ifdef CORA_GAPS
+    if (cora_in_gaps(E, 0) && !p->released)
+        cora_world_commit(E->place.world, p->index, p->now);
+#else
+    (void)E, (void)p;
+#endif
+}
+
+/* Whether another packet of the flow waits at this place. */
+static inline bool cora_more_of(const struct cora_engine *E, uint64_t flow)
+{
+#ifdef CORA_GAPS
+    return cora_world_queued(E->place.world, CORA_PLACE, flow);
+#else
+    (void)E, (void)flow;
+    return false;
+#endif
+}
+
 /* The flow of an entry had one more packet. */
 static inline void cora_note_gap(uint64_t *used, uint64_t *gap, uint64_t now)
 {
@@ -158,8 +191,8 @@ CORA_COLD void cora_owner_withdraw(struct cora_engine *E, uint32_t c, uint32_t a
         cora_owner_back(E, c, at);
 }
 
-/* The packet at hand is through here: lend its entry, or tell of its change where it was offered. */
-static inline void cora_owner_after(struct cora_engine *E, uint32_t c)
+/* The packet at hand, of a flow, is through here: lend its entry, or tell of its change where it was offered. */
+static inline void cora_owner_after(struct cora_engine *E, uint32_t c, uint64_t flow)
 {
     struct cora_owned *owned = &E->place.owned[c];
     uint32_t at = owned->used;
@@ -179,6 +212,9 @@ static inline void cora_owner_after(struct cora_engine *E, uint32_t c)
     owned->aligned |= counts && !made;
     o->seen = counts && owned->aligned ? o->seen + 1 : 0;
     if (!o->seen || o->seen < cora_lent_after[c])
+        return;
+    /* A gap is where no packet of the flow waits here; one may still be on its way. */
+    if (cora_in_gaps(E, c) && cora_more_of(E, flow))
         return;
     o->serial = cora_world_serial(E->place.world);
     o->state = CORA_OFFERED;
@@ -263,7 +299,7 @@ CORA_SHARED uint32_t cora_lent_found(struct cora_engine *E, struct cora_packet *
     struct cora_lent *lent = &E->place.lent[c];
     struct cora_lent_entry *l = &lent->entries[at];
     bool clear = E->place.through >= l->wait && E->place.through >= lent->guard;
-    if (CORA_FAULT == CORA_OVERTAKING)
+    if (CORA_FAULT == CORA_OVERTAKING || cora_in_gaps(E, c))
         clear = true;
     if (!clear || cora_split_expired(E, c, at, p->now)) {
         cora_count_event(E, CORA_WAITED);
@@ -393,6 +429,9 @@ static inline void cora_punt_encode(const struct cora_packet *p, uint8_t *out)
                            p->follower * CORA_PUNT_FOLLOWER | p->released * CORA_PUNT_RELEASED)};
     if (p->follower)
         memcpy(head.inherited, p->inherited, sizeof head.inherited);
+#if CORA_LATER
+    head.flags |= (uint8_t)(p->anew * CORA_PUNT_ANEW);
+#endif
     memcpy(out, &head, sizeof head);
     memcpy(out + sizeof head, p->values, p->punt_size);
 }
@@ -442,6 +481,8 @@ static inline bool cora_place_leave(struct cora_engine *E, struct cora_packet *p
             cora_count_event(E, CORA_FAST);
             break;
         }
+    if (CORA_LENDINGS && CORA_PLACE < cora_owner_of[0])
+        cora_commit(E, p);
     if (!(p->verdict & CORA_DROP) && !p->released)
         cora_world_left(E->place.world, p->flow, p->index);
     if (!p->released)

@@ -32,6 +32,15 @@ void cora_world_ended(struct cora_world *world, uint64_t index, uint16_t verdict
 void cora_world_left(struct cora_world *world, uint64_t flow, uint64_t index);
 uint64_t *cora_world_statistics(struct cora_world *world);
 uint64_t cora_world_serial(struct cora_world *world);
+#ifdef CORA_GAPS
+/* Whether rules are installed in gaps: they serve packets at once, whichever of their flow are still on their way. Then the
+ * order in which packets are committed, and the time each has, are written down. */
+bool cora_world_gaps(const struct cora_world *world);
+uint64_t cora_world_clock(const struct cora_world *world);
+void cora_world_commit(struct cora_world *world, uint64_t index, uint64_t now);
+/* Whether a packet of the flow waits in the queue of a place. */
+bool cora_world_queued(const struct cora_world *world, uint32_t place, uint64_t flow);
+#endif
 /* Lendings that a packet behind an entry of a place may harm, a bit each. */
 uint64_t cora_world_harm(const struct cora_world *world, uint32_t place, uint32_t entry);
 

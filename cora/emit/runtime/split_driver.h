@@ -40,7 +40,13 @@ struct cora_world {
     const struct cora_record *next, *end; /* packets yet to come */
     uint64_t arrived, clock, serial;
     uint64_t statistics[CORA_STATISTICS];
-    bool stuck, prompt;
+    bool stuck, prompt, gaps;
+    uint32_t gaps_start, gaps_owner; /* where packets start that no rule serves, and where their entries are */
+    uint32_t waiting; /* places that wait in the middle of a packet */
+    struct cora_commit {
+        uint64_t index, now;
+    } *commits;
+    size_t committed, commit_room;
     uint64_t overtaken_first; /* number of the first packet that left too late, and 1 */
     struct cora_flows flows;
     struct cora_digests digests;
@@ -144,6 +150,33 @@ uint64_t cora_world_harm(const struct cora_world *w, uint32_t place, uint32_t en
     return cora_harm[place][entry];
 }
 
+bool cora_world_gaps(const struct cora_world *w) { return w->gaps; }
+uint64_t cora_world_clock(const struct cora_world *w) { return w->clock; }
+
+void cora_world_commit(struct cora_world *w, uint64_t index, uint64_t now)
+{
+    if (w->committed == w->commit_room) {
+        size_t room = w->commit_room ? 2 * w->commit_room : 1024;
+        struct cora_commit *commits = realloc(w->commits, room * sizeof *commits);
+        if (!commits)
+            cora_out_of_memory(room * sizeof *commits);
+        w->commits = commits;
+        w->commit_room = room;
+    }
+    w->commits[w->committed++] = (struct cora_commit){index, now};
+}
+
+bool cora_world_queued(const struct cora_world *w, uint32_t place, uint64_t flow)
+{
+    const struct cora_queue *q = &w->queues[place];
+    for (size_t i = 0; i < q->count; i++) {
+        const struct cora_item *item = q->items[(q->first + i) & (q->room - 1)];
+        if (item->kind == CORA_ITEM_PACKET && item->flow == flow)
+            return true;
+    }
+    return false;
+}
+
 void cora_world_through(struct cora_world *w, uint64_t index)
 {
     if (!CORA_LENDINGS)
@@ -226,9 +259,25 @@ static inline bool cora_stalled(struct cora_world *w, uint32_t place)
     return CORA_UNLIKELY(cora_places[place]->stalled(w->engines[place], &index));
 }
 
+/* With rules in gaps a packet that started goes on to the owner before anything else happens: in between, rules would serve
+ * packets that have a later time than it, but are before it. */
+static inline bool cora_is_held_up(const struct cora_world *w, uint32_t place)
+{
+    if (!w->gaps)
+        return false;
+    uint32_t first = place > w->gaps_start ? place : w->gaps_start;
+    for (uint32_t i = first + 1; i <= w->gaps_owner; i++)
+        if (w->queues[i].count)
+            return true;
+    for (uint32_t i = w->gaps_start; !place && i <= w->gaps_owner; i++)
+        if (cora_stalled(w, i))
+            return true;
+    return !place && w->waiting;
+}
+
 static inline bool cora_step_arrive(struct cora_world *w)
 {
-    if (w->next == w->end || w->queued > w->queue_limit || cora_stalled(w, 0))
+    if (w->next == w->end || w->queued > w->queue_limit || cora_stalled(w, 0) || cora_is_held_up(w, 0))
         return false;
     const struct cora_record *record = w->next++;
     if (record->time_ns > w->clock)
@@ -241,7 +290,7 @@ static inline bool cora_step_arrive(struct cora_world *w)
 static inline bool cora_step_serve(struct cora_world *w, uint32_t place)
 {
     struct cora_queue *q = &w->queues[place];
-    if (!q->count || cora_stalled(w, place))
+    if (!q->count || cora_stalled(w, place) || cora_is_held_up(w, place))
         return false;
     struct cora_item *item = q->items[q->first];
     q->first = (q->first + 1) & (q->room - 1);
@@ -323,8 +372,10 @@ CORA_COLD void cora_stand_still(struct cora_world *w)
 
 void cora_world_wait(struct cora_world *w, uint32_t place)
 {
+    w->waiting++;
     if (!cora_advance(w, place))
         cora_stand_still(w);
+    w->waiting--;
 }
 
 /* Until no packet is to come and nothing is on its way. */
@@ -349,6 +400,7 @@ static void cora_world_close(struct cora_world *w)
         if (w->engines[i])
             cora_places[i]->destroy(w->engines[i]);
     }
+    free(w->commits);
     free(w->flows.at);
     free(w->digests.at);
     free(w->output);
@@ -382,6 +434,21 @@ void cora_split_destroy(struct cora_world *w) { cora_world_close(w); }
 
 /* From now on nothing is left to chance: no packet comes while another one or a message is on its way. */
 void cora_split_prompt(struct cora_world *w) { w->prompt = true; }
+
+/* From now on rules are installed in gaps. */
+void cora_split_gaps(struct cora_world *w, uint32_t start, uint32_t owner)
+{
+    w->gaps = true;
+    w->gaps_start = start;
+    w->gaps_owner = owner;
+}
+
+/* Pairs of a packet's number and its time, in the order in which they were committed. */
+const uint64_t *cora_split_commits(const struct cora_world *w, size_t *count)
+{
+    *count = w->committed;
+    return w->commits ? &w->commits[0].index : NULL;
+}
 
 /* CORA_OUTPUT_EVENTS or CORA_OUTPUT_DIGEST. */
 void cora_split_output_mode(struct cora_world *w, uint32_t mode)

@@ -22,7 +22,10 @@ struct cora_punt_head {
 
 _Static_assert(sizeof(struct cora_punt_head) == CORA_PUNT_FIXED, "cora.ir.parts says how long a punt header is");
 
-enum { CORA_PUNT_FRAGMENT = 1, CORA_PUNT_MORE = 2, CORA_PUNT_FOLLOWER = 4, CORA_PUNT_RELEASED = 8 };
+enum {
+    CORA_PUNT_FRAGMENT = 1, CORA_PUNT_MORE = 2, CORA_PUNT_FOLLOWER = 4, CORA_PUNT_RELEASED = 8,
+    CORA_PUNT_ANEW = 16 /* no rule served it: it starts where it is handed to */
+};
 
 enum cora_item_kind {
     CORA_ITEM_PACKET,
