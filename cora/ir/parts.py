@@ -128,7 +128,7 @@ class Split:
         by_rules = all(item.restart and not _is_strict(self.program, item.state) for item in self.lendings)
         owners = {item.owner for item in self.lendings}
         starts = {p.number for p in self.parts for e in p.entries if e.anew}
-        return (*starts, *owners) if by_rules and len(owners) == len(starts) == 1 else None
+        return (min(starts), min(owners)) if by_rules and len(owners) == len(starts) == 1 else None
 
 
 def _is_strict(program: Program, name: str) -> bool:
