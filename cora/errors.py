@@ -77,6 +77,10 @@ class Kind(Enum):
     MISSING_TOOL = (606, "missing-tool")
     MAKE_FAILED = (607, "make-failed")
     VERIFIER = (608, "kernel-refuses-program")
+    BAD_INTERFACE = (609, "bad-interface")
+    RUN_FAILED = (610, "run-failed")
+    NO_SUCH_RUN = (611, "no-such-run")
+    RUN_REFUSED = (612, "run-refused")
 
     BAD_FLAG = (701, "bad-flag")
     CANNOT_WRITE = (702, "cannot-write")

@@ -11,9 +11,10 @@ from types import ModuleType
 import pytest
 
 import cora
-from cora.build.backend import Launch
+from cora.build.backend import Job, Launch
 from cora.build.request import BuildRequest
 from cora.build.tree import SourceTree
+from cora.ir.text import print_program
 from cora.models import registry
 
 
@@ -91,7 +92,9 @@ def install(monkeypatch: pytest.MonkeyPatch, target: str, **offers: object) -> M
     return module
 
 
-def launch_of(script: str) -> object:
-    """A launcher that starts a Python script, which gets the job's control socket and ports as arguments."""
-    return lambda job: Launch([sys.executable, "-c", script, str(job.control), *(f"{k}={v}" for k, v in
-                                                                                 sorted(job.ports.items()))])
+def launch_fake(job: Job) -> Launch:
+    """Starts tests/testing/fake_program.py."""
+    ir = job.control.with_name(f"{job.name}.ir")
+    ir.write_text(print_program(job.request.program))
+    return Launch([sys.executable, str(Path(__file__).with_name("fake_program.py")), str(job.control), str(ir),
+                   *(f"{port}={interface}" for port, interface in sorted(job.ports.items()))])
