@@ -13,7 +13,7 @@ from cora.ir.nodes import Program
 from cora.models.target import Target
 from cora.partition.planner import Outcome, outcome
 from cora.partition.uncertainty import band
-from cora.plan.document import Request
+from cora.plan.document import Plan, Request
 
 # Gains below this share are none: tangent cuts and bisection promise no more.
 SAME = 1e-3
@@ -67,7 +67,8 @@ class Questions:
 
     def ask(self, program: Program, profile: Profile, target: Target, cores: int) -> Answer:
         request = self.subject.plan.request
-        most = _outcome(program, profile, target, replace(request, rate_pps=None, line_bps=None, cores=cores))
+        most = _outcome(program, profile, target, replace(request, rate_pps=None, line_bps=None, cores=cores),
+                        self.subject.plan)
         return Answer(most, self._fewest(program, profile, target, most))
 
     def _fewest(self, program: Program, profile: Profile, target: Target, most: Outcome | None) -> int | None:
@@ -79,10 +80,10 @@ class Questions:
         if most is not None and most.throughput >= rate * (1 - SAME):
             # One plan tells whether one core less would do; only then it is worth searching for the fewest.
             less = None if plan.cores == 0 else _outcome(program, profile, target, replace(
-                plan.request, rate_pps=None, line_bps=None, cores=plan.cores - 1))
+                plan.request, rate_pps=None, line_bps=None, cores=plan.cores - 1), plan)
             if less is None or less.throughput < rate:
                 return plan.cores
-        found = _outcome(program, profile, target, replace(plan.request, cores=None))
+        found = _outcome(program, profile, target, replace(plan.request, cores=None), plan)
         return None if found is None else found.cores
 
     def gain(self, *, program: Program | None = None, profile: Profile | None = None, target: Target | None = None,
@@ -101,12 +102,12 @@ class Questions:
 def most_with(subject: Subject, cores: int) -> Outcome | None:
     """The most a plan's inputs carry with so many host cores."""
     return _outcome(subject.program, subject.profile, subject.target, replace(
-        subject.plan.request, rate_pps=None, line_bps=None, cores=cores))
+        subject.plan.request, rate_pps=None, line_bps=None, cores=cores), subject.plan)
 
 
-def _outcome(program: Program, profile: Profile, target: Target, request: Request) -> Outcome | None:
+def _outcome(program: Program, profile: Profile, target: Target, request: Request, warm: Plan) -> Outcome | None:
     try:
-        return outcome(program, profile, target, request)
+        return outcome(program, profile, target, request, warm)
     except CoraError as error:
         if all(d.kind in (Kind.NO_PLAN, Kind.SOLVER) for d in error.diagnostics):
             return None

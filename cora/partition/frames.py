@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from cora.analysis.accesses import Access
 from cora.analysis.prefixes import Edge, Lent, Node, PrefixGraph, Shape, shape_of
-from cora.ir.nodes import Forward, Reject
+from cora.analysis.profile import Profile
+from cora.ir.nodes import Forward, Program, Reject
 from cora.partition.problem import CodeStore, CopyOption, Together, Vector
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class Frames:
 
     def _made(self, copied: frozenset[str], lent: Lent | None, physical: tuple[int, ...]) -> Frame:
         prices = self.prices
-        shape = shape_of(prices.program, prices.profile, copied=copied, lent=lent)
+        shape = _shape(prices.program, prices.profile, copied, lent)
         nodes = shape.graph.nodes
         runs, code = self._code(nodes)
         crossable, cross = self._crossings(shape.graph.edges, physical)
@@ -193,6 +194,25 @@ class Frames:
         return tuple(CodeStore(place, declared.code_capacity, tuple(
             (frozenset(found), prices.code_size(pieces[key], place)) for key, found in units.items()))
             for place, declared in enumerate(prices.target.places) if declared.code_capacity is not None)
+
+
+# Shapes of the programs and profiles asked about last: questions about a plan change its target again and again.
+_latest: list[tuple[Program, Profile, dict[Likeness, Shape]]] = []
+_KEPT = 2
+
+
+def _shape(program: Program, profile: Profile, copied: frozenset[str], lent: Lent | None) -> Shape:
+    for number, (of, under, _) in enumerate(_latest):
+        if of is program and under is profile:
+            _latest.insert(0, _latest.pop(number))
+            break
+    else:
+        _latest.insert(0, (program, profile, {}))
+        del _latest[_KEPT:]
+    known, like = _latest[0][2], (_likeness(lent), copied)
+    if like not in known:
+        known[like] = shape_of(program, profile, copied=copied, lent=lent)
+    return known[like]
 
 
 def _likeness(lent: Lent | None) -> Likeness | None:

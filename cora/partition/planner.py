@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Literal
 
 from cora.analysis.demand import check_profile
@@ -90,13 +91,15 @@ class Outcome:
     host_work: float
 
 
-def outcome(program: Program, profile: Profile, target: Target, request: Request) -> Outcome:
+def outcome(program: Program, profile: Profile, target: Target, request: Request, warm: Plan | None = None) -> Outcome:
     """What `plan` would reach; a fraction of its work, for questions that plan many times.
+
+    ``warm``: a plan for almost the same question, to begin with.
 
     Raises:
         CoraError: as `plan`.
     """
-    planner = Planner(program, profile, target, request)
+    planner = Planner(program, profile, target, request, warm)
     chosen = planner.chosen()
     placement, cores = chosen.placement, chosen.cores
     reached = placement.throughput(cores)
@@ -281,7 +284,7 @@ class Planner:
                  warm: Plan | None = None, front: bool = False) -> None:
         check_profile(program, profile)
         self.request = request
-        self.digest = digest_of(profile)
+        self.profile = profile
         self.prices = Prices(program, windowed(profile, request), target)
         most = request.cores if request.cores is not None else DEFAULT_HOST_CORES
         aim = Aim(request.rate_pps, request.cores, most, 1 - request.headroom)
@@ -296,6 +299,10 @@ class Planner:
         self.front = front
         if warm is not None:
             self.chooser.warm = self.warmed(warm)
+
+    @cached_property
+    def digest(self) -> str:
+        return digest_of(self.profile)
 
     @property
     def whole(self) -> Case:
