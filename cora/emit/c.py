@@ -100,7 +100,7 @@ def _life(host: EmittedProgram) -> Lines:
     open_: Lines = []
     close: Lines = []
     for state in host.program.states:
-        opened, closed = _state_life(host, state)
+        opened, closed = state_life(host, state)
         open_ += opened
         close += closed
     return [
@@ -111,7 +111,7 @@ def _life(host: EmittedProgram) -> Lines:
     ]
 
 
-def _state_life(host: EmittedProgram, state: State) -> tuple[Lines, Lines]:
+def state_life(host: EmittedProgram, state: State) -> tuple[Lines, Lines]:
     """Statements that make and unmake one state."""
     name = host.dialect.names.state(state.name)
     if isinstance(state, PoolState):

@@ -265,8 +265,15 @@ class PartDialect(HostDialect):
     def _anchored(self) -> str:
         return "true" if self.label in self.part.anchored else "false"
 
+    def _noting_full(self, node: nodes.Insert | nodes.Police, goto: dict[str, str]) -> dict[str, str]:
+        """The ways out, with a count of full tables where the program around the engine keeps one."""
+        if "full" not in goto:
+            return goto
+        number = next(i for i, s in enumerate(self.part.program.states) if s.name == node.state)
+        return {**goto, "full": f"{{ CORA_FULL({number}); {goto['full']} }}"}
+
     def insert(self, node: nodes.Insert, goto: dict[str, str]) -> Lines:
-        lines = super().insert(node, goto)
+        lines = super().insert(node, self._noting_full(node, goto))
         table = self.maps[node.state]
         if not isinstance(table, OwnerMap):
             return lines
@@ -274,7 +281,7 @@ class PartDialect(HostDialect):
         return [_wrapped(line, call, f"cora_owner_made(E, {table.number}, ") for line in lines]
 
     def police(self, node: nodes.Police, goto: dict[str, str]) -> Lines:
-        lines = super().police(node, goto)
+        lines = super().police(node, self._noting_full(node, goto))
         table = self.meters[node.state]
         call = f"{table.table}_police(E, "
         if isinstance(table, OwnerMeter):

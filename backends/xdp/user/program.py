@@ -6,9 +6,12 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 
+from cora.emit.bpf import INTERFACE
+from cora.emit.c import state_life
 from cora.emit.dialect import Lines
 from cora.emit.headers import present_flag
 from cora.emit.host_lent import OwnerMap
+from cora.emit.layout import map_row, meter_row
 from cora.emit.names import comment, mask_of
 from cora.emit.part import PartProgram, emit_place, travelling
 from cora.engine.native import packed_config
@@ -37,16 +40,15 @@ from cora.ir.types import Bool, EntryRef, UInt
 DIGEST_ROOM = 65
 
 
-def emit_user(split: Split, config: Mapping[str, int], plan: str, stem: str, *, sweep_every: int) -> str:
+def emit_user(split: Split, config: Mapping[str, int], plan: str, stem: str) -> str:
     """The user half as one C file.
 
-    It is compiled with ``-I <runtime>`` and linked with libbpf and jansson.
+    It is compiled beside `kernel_interface.h` (cora/emit/bpf.py) with ``-I <runtime>``, and linked with libbpf and
+    jansson.
 
     Args:
         split: two parts, of the kernel and of user space. plan: digest of the plan, hexadecimal.
-        stem: the program's name in file names.
-        config: configuration values to replace.
-        sweep_every: nanoseconds between two sweeps of the kernel's tables; 0: none of its entries expires.
+        stem: the program's name in file names. config: configuration values to replace.
 
     Raises:
         CoraError: `Kind.ENGINE_LIMIT` for what the engine does not take, `Kind.BAD_OVERRIDE` for a bad config value.
@@ -56,17 +58,11 @@ def emit_user(split: Split, config: Mapping[str, int], plan: str, stem: str, *, 
     before = [f"#define CORA_PLACES {len(split.parts)}", "#define CORA_LIVE", f'#define CORA_NAME "{stem}"',
               f'#define CORA_PLAN "{plan}"', f"#define CORA_DIGEST_ROOM {DIGEST_ROOM}",
               f"#define CORA_KEEPS_ORIGINAL {int(keeps_original(part.program))}",
-              f"#define CORA_ENTRIES {max((e.number for e in part.entries), default=0)}",
-              f"#define CORA_PUNT_META {punt_meta(split)}", f"#define CORA_SWEEP_EVERY UINT64_C({sweep_every})"]
-    after = [*_names(split.program), *_config(split.program, config), *_states(part, host), *_entries(split, host),
+              f"#define CORA_ENTRIES {max((e.number for e in part.entries), default=0)}", "",
+              f'#include "{INTERFACE}"']
+    after = [*_names(split.program), *_config(split.program, config), *_states(split, host), *_entries(split, host),
              *_adopting(split, host), "", '#include "xdp/run.h"']
     return "\n".join(before) + "\n\n" + emit_place(split, part) + "\n" + "\n".join(after) + "\n"
-
-
-def punt_meta(split: Split) -> int:
-    """Bytes of metadata before every packet that is handed on: one length, since the receiver is told none."""
-    most = max((punt_bytes(_params(p, e)) for p in split.parts for e in p.entries), default=PUNT_FIXED)
-    return (most + 3) // 4 * 4
 
 
 def keeps_original(program: Program) -> bool:
@@ -105,19 +101,83 @@ def _config(program: Program, config: Mapping[str, int]) -> Lines:
 
 # States.
 
-def _states(part: Part, host: PartProgram) -> Lines:
-    rows = [f"    {{{_text(s.name)}, {_text(_kind(s))}, {_text(part.roles.get(s.name, 'whole'))}, {_capacity(s)}u}},"
-            for s in part.program.states]
+def _states(split: Split, host: PartProgram) -> Lines:
+    part = split.parts[-1]
+    rows = [f"    {{{_text(s.name)}, {_text(_kind(s))}, {_text(_role(split, s.name))}, {_capacity(s)}u, "
+            f"{_numbered(part, s.name)}, {_numbered(split.parts[0], s.name)}, {_lending(split, s.name)}, {_row(s)}u}},"
+            for s in split.program.states]
     cases = [f"    case {i}: return {count};" for i, s in enumerate(part.program.states)
              if (count := _count(host, s)) is not None]
+    renewed = [line for i, s in enumerate(part.program.states) for line in _renewing(host, i, s)]
+    remarked = [line for s in part.program.states if isinstance(s, PoolState) for line in _remarking(host, s)]
     return [
-        "/* The states that are here, by number. */",
-        "static const struct {", "    const char *name, *kind, *role;", "    uint32_t capacity;", "} cora_states[] = {",
-        *rows, "    {NULL, NULL, NULL, 0},", "};", "",
+        "/* All states of the program, and their numbers here and in the kernel half (-1: not there). */",
+        f"#define CORA_ALL_STATES {len(split.program.states)}",
+        "static const struct cora_state {", "    const char *name, *kind, *role;", "    uint32_t capacity;",
+        "    int32_t here, kernel, lending;", "    uint32_t row; /* bytes of one entry in a dump */", "} cora_states[] = {",
+        *rows, "    {NULL, NULL, NULL, 0, -1, -1, -1, 0},", "};", "",
         "/* Entries of a table, values in use of a pool. */",
         "static uint64_t cora_program_entries(const struct cora_engine *E, uint32_t state)", "{", "    (void)E;",
         "    switch (state) {", *cases, "    default: return 0;", "    }", "}", "",
+        "/* Empties a state. */",
+        "static void cora_program_renew(struct cora_engine *E, uint32_t state)", "{", "    (void)E;",
+        "    switch (state) {", *renewed, "    default: return;", "    }", "}", "",
+        "/* Marks the pool values that entries hold, and no others. */",
+        "static void cora_program_remark(struct cora_engine *E)", "{", "    (void)E;", *remarked, "}", "",
     ]
+
+
+def _renewing(host: PartProgram, number: int, state: State) -> Lines:
+    if isinstance(state, AclState | LpmState | FragmentState):
+        return []
+    opened, closed = state_life(host, state)
+    return [f"    case {number}:", *(f"    {line}" for line in (*closed, *opened)), "        return;"]
+
+
+def _remarking(host: PartProgram, pool: PoolState) -> Lines:
+    """Where no map here draws from the pool, it stays as it is."""
+    names = host.dialect.names
+    drawn = [(t, i) for t in host.dialect.maps.values() for i, a in enumerate(t.state.allocs) if a.pool == pool.name]
+    if not drawn:
+        return []
+    name = names.state(pool.name)
+    opened, closed = state_life(host, pool)
+    marks = [line for t, i in drawn for line in (
+        f"        for (uint32_t at = 0; at < E->{t.table}.slots.top; at++)",
+        f"            if (E->{t.table}.entries[at].live)",
+        f"                cora_pool_mark(&E->{name}, E->{t.table}.entries[at].{t.pool_index(i)});")]
+    return ["    {", f"        uint64_t next = E->{name}.next;", *(f"    {line}" for line in (*closed, *opened)),
+            f"        E->{name}.next = next;", *marks, "    }"]
+
+
+def _role(split: Split, name: str) -> str:
+    """Where a state is: at one place, lent from user space to the kernel, or copied."""
+    here, kernel = split.parts[-1].roles.get(name), split.parts[0].roles.get(name)
+    if here == "owner":
+        return "lent to the kernel"
+    if here and kernel:
+        return "at both places"
+    return "user" if here else "kernel" if kernel else "nowhere"
+
+
+def _numbered(part: Part, name: str) -> int:
+    return next((i for i, s in enumerate(part.program.states) if s.name == name), -1)
+
+
+def _lending(split: Split, name: str) -> int:
+    return next((i for i, item in enumerate(split.lendings) if item.state == name), -1)
+
+
+def _row(state: State) -> int:
+    """Bytes of one entry in a dump; a pool's are those of a word of its bitmap."""
+    match state:
+        case MapState():
+            return map_row(state).size
+        case MeterState():
+            return meter_row(state).size
+        case CounterState():
+            return 16
+    return 8 if isinstance(state, PoolState) else 0
 
 
 def _kind(state: State) -> str:
@@ -184,7 +244,10 @@ def _entries(split: Split, host: PartProgram) -> Lines:
         checks = list(_ranges(part, entry, host))
         if checks:
             cases += [f"    case {entry.number}:", *(f"        {c}" for c in checks), "        return true;"]
+    labels = ["NULL", *(_text(by_number[n].label) if n in by_number else "NULL" for n in range(1, last + 1))]
     return [
+        "/* The blocks of the program that packets go on at, what they bring along, and how it is checked. */",
+        f"static const char *const cora_entry_labels[] = {{{', '.join(labels)}}};",
         f"static const uint32_t cora_entry_present[] = {{{', '.join(present)}}};",
         f"static const uint8_t cora_entry_size[] = {{{', '.join(sizes)}}};", "",
         "/* Whether values that came with a packet are such as the program can have made. */",

@@ -6,25 +6,26 @@ from collections.abc import Mapping
 from string import Template
 
 from cora.backends.xdp.user.program import emit_user
+from cora.emit.bpf import INTERFACE, interface
 from cora.emit.runtime_headers import runtime_headers
 from cora.ir.nodes import Program
 from cora.ir.parts import Split
 
-_FLAGS = "-std=gnu11 -Wall -Wextra -Wno-type-limits"
+_FLAGS = "-std=gnu11 -pthread -Wall -Wextra -Wno-type-limits"
 
 
-def user_folder(split: Split, config: Mapping[str, int], plan: str, stem: str, *, sweep_every: int) -> dict[str, str]:
+def user_folder(split: Split, config: Mapping[str, int], plan: str, stem: str) -> dict[str, str]:
     """Texts by path in the folder.
 
     Args:
-        split, config, plan, sweep_every: as `emit_user`. stem: the program's name in file names.
+        split, config, plan, stem: as `emit_user`.
 
     Raises:
         CoraError: `Kind.ENGINE_LIMIT` for what the user half does not take.
     """
-    program = emit_user(split, config, plan, stem, sweep_every=sweep_every)
+    program = emit_user(split, config, plan, stem)
     headers = {f"runtime/{path}": text for path, text in runtime_headers(program).items()}
-    return {f"{stem}.c": program, "Makefile": _makefile(stem), "README.md": readme(split.program, stem), **headers}
+    return {f"{stem}.c": program, INTERFACE: interface(split), "Makefile": _makefile(stem), "README.md": readme(split.program, stem), **headers}
 
 
 def _makefile(stem: str) -> str:
@@ -38,7 +39,7 @@ NAME = $stem
 CFLAGS ?= -O2 -g
 PKG_CONFIG ?= pkg-config
 LIBRARIES = libbpf jansson
-FLAGS = $flags -Iruntime $$(shell $$(PKG_CONFIG) --cflags $$(LIBRARIES))
+FLAGS = $flags -I. -Iruntime $$(shell $$(PKG_CONFIG) --cflags $$(LIBRARIES))
 HEADERS = $$(wildcard *.h runtime/*.h runtime/*/*.h)
 
 all: build/$$(NAME)-user

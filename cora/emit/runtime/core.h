@@ -28,9 +28,13 @@ enum cora_output_mode {
 
 #ifdef CORA_LIVE
 struct cora_core;
+/* An insert or a charge found its table full. */
+#define CORA_FULL(n) (E->core.refused[n]++)
 /* Sends a frame from a port; the program around the engine defines it. The frame is the caller's again afterwards, unless
  * it stands where the program put the arriving packet. */
 static void cora_live_send(struct cora_core *core, uint32_t port, const uint8_t *frame, uint32_t length);
+#else
+#define CORA_FULL(n) ((void)0)
 #endif
 
 /* Per packet the sum of the digests of its events, so that two executions can be compared quickly. */
@@ -98,6 +102,9 @@ struct cora_core {
     size_t resolution_count, resolution_room;
     struct cora_arrivals *arrivals; /* NULL: packets that were translated are not kept */
     struct cora_returns *returns; /* NULL: packets are taken as they were captured */
+#ifdef CORA_LIVE
+    uint64_t refused[CORA_STATES + 1]; /* by state: inserts and charges that found it full */
+#endif
     CORA_IF_PROFILE(struct cora_core_profile profile;)
 };
 

@@ -44,7 +44,7 @@ def stem(program: Program) -> str:
 def replayer(split: Split) -> Path:
     """The user half around a file of packets (user_replay.c), under the sanitizers."""
     name = stem(split.program)
-    sources = {f"{name}.h": emit_user(split, {}, PLAN, name, sweep_every=0),
+    sources = {f"{name}.h": emit_user(split, {}, PLAN, name),
                "replay.c": Path(__file__).with_name("user_replay.c").read_text()}
     return build_program(f"{name}-replay", sources, (*SANITIZE, f'-DPROGRAM="{name}.h"', *LIBRARIES),
                          include_dirs=[RUNTIME])

@@ -12,10 +12,10 @@ static void cora_json_count(json_t *object, const char *name, uint64_t value)
 }
 
 /* Both halves together; packets that were handed on are counted once. */
-static json_t *cora_json_counters(struct cora_user *u, const struct cora_counts *kernel)
+static void cora_json_counters(struct cora_user *u, const struct cora_counts *kernel, json_t *out)
 {
     const struct cora_core *core = &u->engine->core;
-    json_t *out = json_object(), *forwarded = json_object(), *dropped = json_object();
+    json_t *forwarded = json_object(), *dropped = json_object();
     cora_json_count(out, "arrived", kernel->arrived.packets);
     cora_json_count(out, "arrived_octets", kernel->arrived.octets);
     for (uint32_t i = 0; i < CORA_PORTS; i++)
@@ -27,7 +27,6 @@ static json_t *cora_json_counters(struct cora_user *u, const struct cora_counts 
     json_object_set_new(out, "dropped", dropped);
     cora_json_count(out, "held", core->held);
     cora_json_count(out, "errors_sent", core->errors_sent);
-    return out;
 }
 
 static json_t *cora_json_port(const struct cora_port_counts *c)
@@ -47,7 +46,8 @@ static json_t *cora_json_port(const struct cora_port_counts *c)
 static json_t *cora_json_halves(struct cora_user *u, const struct cora_counts *kernel)
 {
     static const char *const faults[CORA_KERNEL_FAULTS] = {
-        "no port", "short or scattered frame", "no device", "no user half", "no room for the punt header", "raced"};
+        [CORA_FAULT_PORT] = "no port", [CORA_FAULT_DEVICE] = "no device", [CORA_FAULT_USER] = "no user half",
+        [CORA_FAULT_META] = "no room for the punt header", [CORA_FAULT_RACED] = "raced"};
     json_t *out = json_object(), *user = json_object(), *kernel_faults = json_object();
     uint64_t punted = 0;
     for (uint32_t i = 0; i < u->socket_count; i++)
@@ -75,33 +75,72 @@ static json_t *cora_json_statistics(const struct cora_user *u, const struct cora
     return out;
 }
 
+/* Entries of a state that only the kernel half has. */
+static uint64_t cora_kernel_entries(struct cora_kernel *k, uint32_t state)
+{
+    uint64_t count = 0;
+    for (uint32_t from = 0; from != CORA_ROWS_END;) {
+        struct cora_rows_call call = {.state = state, .from = from};
+        cora_kernel_call(k->dump, &call, sizeof call, "cora_dump");
+        count += call.count;
+        from = call.next;
+    }
+    return count;
+}
+
+static json_t *cora_json_table(struct cora_user *u, const struct cora_state *s)
+{
+    json_t *out = json_object();
+    bool keyed = !strcmp(s->kind, "map") || !strcmp(s->kind, "meter");
+    json_object_set_new(out, "kind", json_string(s->kind));
+    json_object_set_new(out, "role", json_string(s->role));
+    cora_json_count(out, "capacity", s->capacity);
+    if (s->here >= 0 && strcmp(s->kind, "counter") != 0) {
+        cora_json_count(out, "entries", cora_program_entries(u->engine, (uint32_t)s->here));
+        cora_json_count(out, "refused", u->engine->core.refused[s->here]);
+    } else if (s->kernel >= 0 && keyed) {
+        cora_json_count(out, "entries", cora_kernel_entries(&u->kernel, (uint32_t)s->kernel));
+    }
+    if (s->lending >= 0)
+        cora_json_count(out, "lent", u->engine->place.owned[s->lending].lent);
+    return out;
+}
+
 static json_t *cora_json_tables(struct cora_user *u)
 {
     json_t *out = json_object();
-    for (uint32_t i = 0; i < CORA_STATES; i++) {
-        json_t *table = json_object();
-        json_object_set_new(table, "kind", json_string(cora_states[i].kind));
-        json_object_set_new(table, "role", json_string(cora_states[i].role));
-        cora_json_count(table, "capacity", cora_states[i].capacity);
-        cora_json_count(table, "entries", cora_program_entries(u->engine, i));
-        json_object_set_new(out, cora_states[i].name, table);
-    }
+    for (uint32_t i = 0; i < CORA_ALL_STATES; i++)
+        json_object_set_new(out, cora_states[i].name, cora_json_table(u, &cora_states[i]));
     return out;
+}
+
+static json_t *cora_json_places(const struct cora_user *u)
+{
+    uint32_t gone;
+    return json_pack("{s{sb}s{sb}}", "kernel", "alive", !u->orphaned && cora_kernel_attached(&u->kernel, &gone), "user",
+                     "alive", 1);
 }
 
 static json_t *cora_json_status(struct cora_user *u)
 {
     struct cora_counts kernel;
     cora_kernel_totals(&u->kernel, &kernel);
-    json_t *out = json_object();
+    json_t *out = json_object(), *ports = json_object();
+    for (uint32_t i = 0; i < CORA_PORTS; i++)
+        json_object_set_new(ports, cora_port_names[i], json_string(u->kernel.ports[i].interface));
     json_object_set_new(out, "program", json_string(CORA_NAME));
     json_object_set_new(out, "plan", json_string(CORA_PLAN));
+    json_object_set_new(out, "pid", json_integer(getpid()));
+    json_object_set_new(out, "ports", ports);
+    json_object_set_new(out, "places", cora_json_places(u));
     cora_json_count(out, "epoch", CORA_EPOCH);
     cora_json_count(out, "uptime_ns", cora_kernel_now(&u->kernel) - u->started);
-    json_object_set_new(out, "counters", cora_json_counters(u, &kernel));
+    cora_json_counters(u, &kernel, out);
     json_object_set_new(out, "halves", cora_json_halves(u, &kernel));
     json_object_set_new(out, "lending", cora_json_statistics(u, &kernel));
     json_object_set_new(out, "tables", cora_json_tables(u));
+    if (u->lost)
+        json_object_set(out, "lost", u->lost);
     return out;
 }
 
@@ -114,26 +153,44 @@ static void cora_report_totals(struct cora_user *u, FILE *to)
     json_decref(status);
 }
 
+/* Notes what is gone, for the status too, and says it. */
+static void cora_report_lost(struct cora_user *u, const char *format, ...)
+{
+    char text[200];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "cora: lost: %s\n", text);
+    if (!u->lost)
+        u->lost = json_array();
+    json_array_append_new(u->lost, json_string(text));
+}
+
 /* What became of the entries of a user half that was killed: those lent to the kernel half come back from there, all
  * others are lost. */
 static void cora_report_resumed(struct cora_user *u)
 {
+    typedef unsigned long long number;
     uint64_t held = cora_ledger_resume(u->ledger, &u->engine->core), back = 0;
     fputs("cora: " CORA_NAME " goes on with the kernel half of a user half that was killed\n", stderr);
     for (uint32_t c = 0; c < CORA_LENDINGS; c++)
         back += cora_user_adopt(u, c);
-    for (uint32_t i = 0; i < CORA_STATES; i++) {
-        uint64_t before = u->ledger->entries[i], now = cora_program_entries(u->engine, i);
+    for (uint32_t i = 0; i < CORA_ALL_STATES; i++) {
+        const struct cora_state *s = &cora_states[i];
+        if (s->here < 0)
+            continue;
+        uint64_t before = u->ledger->entries[s->here], now = cora_program_entries(u->engine, (uint32_t)s->here);
         if (before > now)
-            fprintf(stderr, "cora: lost: %llu of %llu entries of %s that were in user space\n",
-                    (unsigned long long)(before - now), (unsigned long long)before, cora_states[i].name);
-        if (!strcmp(cora_states[i].kind, "counter"))
-            fprintf(stderr, "cora: lost: what %s counted in user space\n", cora_states[i].name);
+            cora_report_lost(u, "%llu of %llu %s of %s", (number)(before - now), (number)before,
+                             strcmp(s->kind, "pool") ? "entries" : "values in use", s->name);
+        if (!strcmp(s->kind, "counter"))
+            cora_report_lost(u, "what %s counted in user space", s->name);
     }
     if (held)
-        fprintf(stderr, "cora: lost: %llu held fragments\n", (unsigned long long)held);
+        cora_report_lost(u, "%llu held fragments", (number)held);
     if (CORA_LENDINGS)
-        fprintf(stderr, "cora: %llu lent entries came back from the kernel half\n", (unsigned long long)back);
+        fprintf(stderr, "cora: %llu lent entries came back from the kernel half\n", (number)back);
 }
 
 static void cora_report_running(const struct cora_user *u)

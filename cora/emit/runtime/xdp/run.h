@@ -4,19 +4,15 @@
 
 #include <poll.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <sys/resource.h>
 
 #include "options.h"
-#include "report.h"
-#include "user.h"
+#include "requests.h"
 
 #define CORA_MILLISECOND UINT64_C(1000000)
 #define CORA_TICK (20 * CORA_MILLISECOND)  /* housekeeping */
 #define CORA_WATCH (500 * CORA_MILLISECOND) /* is the kernel half still there? */
 #define CORA_MARGIN CORA_MILLISECOND       /* the kernel half stamps and hands on a packet faster than this */
-
-static volatile sig_atomic_t cora_stop_signal;
 
 static void cora_on_signal(int number) { cora_stop_signal = number; }
 
@@ -33,22 +29,29 @@ static uint64_t cora_wall(void)
 static void cora_user_undo(void)
 {
     struct cora_kernel *k = &cora_user.kernel;
+    unlink(cora_user.control.path);
+    if (!k->object)
+        return;
     cora_kernel_detach(k);
     if (!k->resumed)
         cora_kernel_unpin(k);
 }
 
-/* Only one user half at a time serves a control socket and its pins. */
-static void cora_user_lock(const char *socket)
+/* Listens for requests, which are answered from the first round on. Only one program at a time has a socket's path. */
+static void cora_user_control(struct cora_user *u, const char *path)
 {
-    char path[CORA_PATH_ROOM + 8];
-    snprintf(path, sizeof path, "%s.lock", socket);
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0)
-        cora_fail("%s cannot be made: %s", path, strerror(errno));
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0)
-        cora_fail("another " CORA_NAME "-user runs with this control socket; stop it, or give this one its own "
-                  "--socket and --pins");
+    char folder[CORA_PATH_ROOM];
+    snprintf(folder, sizeof folder, "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (slash && slash != folder) {
+        *slash = 0;
+        mkdir(folder, 0755);
+    }
+    if (cora_control_open(&u->control, path, 1, cora_on_request, NULL))
+        return;
+    if (errno == EADDRINUSE)
+        cora_fail("another program listens on %s: stop it, or give this one its own --socket and --pins", path);
+    cora_fail("the control socket %s cannot be made: %s", path, strerror(errno));
 }
 
 static void cora_user_sockets(struct cora_user *u, uint32_t ring)
@@ -163,16 +166,18 @@ static void cora_user_tick(struct cora_user *u, uint64_t wall)
 
 static void cora_user_wait(struct cora_user *u, struct pollfd *polled)
 {
-    poll(polled, u->socket_count, CORA_TICK / CORA_MILLISECOND);
+    if (poll(polled, u->socket_count + 1, CORA_TICK / CORA_MILLISECOND) > 0 && polled[u->socket_count].revents)
+        cora_control_awake(&u->control, 0);
 }
 
 static void cora_user_loop(struct cora_user *u)
 {
-    struct pollfd *polled = calloc(u->socket_count, sizeof *polled);
+    struct pollfd *polled = calloc(u->socket_count + 1, sizeof *polled);
     if (!polled)
         cora_fail("there is no memory");
     for (uint32_t i = 0; i < u->socket_count; i++)
         polled[i] = (struct pollfd){.fd = u->sockets[i].fd, .events = POLLIN};
+    polled[u->socket_count] = (struct pollfd){.fd = u->control.wake[0], .events = POLLIN};
     for (uint64_t next = 0; !cora_stop_signal && !u->orphaned;) {
         uint32_t n = cora_user_round(u);
         uint64_t wall = cora_wall();
@@ -180,6 +185,7 @@ static void cora_user_loop(struct cora_user *u)
             cora_user_tick(u, wall);
             next = wall + CORA_TICK;
         }
+        cora_control_poll(&u->control, 0);
         if (!n)
             cora_user_wait(u, polled);
     }
@@ -220,6 +226,7 @@ static void cora_user_close(struct cora_user *u)
     free(u->heads);
     free(u->losses);
     free(u->original);
+    json_decref(u->lost);
 }
 
 static void cora_user_signals(void)
@@ -239,9 +246,9 @@ int main(int argc, char **argv)
     struct rlimit unlimited = {RLIM_INFINITY, RLIM_INFINITY};
     setrlimit(RLIMIT_MEMLOCK, &unlimited);
     cora_interfaces_read(&u->kernel);
-    cora_user_lock(options.socket);
-    cora_kernel_load(&u->kernel, options.kernel, options.pins);
+    cora_user_control(u, options.socket);
     cora_before_failing = cora_user_undo;
+    cora_kernel_load(&u->kernel, options.kernel, options.pins);
     cora_user_engine(u);
     cora_user_ledger(u);
     cora_user_sockets(u, options.ring);
@@ -253,6 +260,7 @@ int main(int argc, char **argv)
     cora_user_finish(u);
     cora_report_totals(u, stdout);
     cora_before_failing = NULL;
+    cora_control_close(&u->control);
     bool orphaned = u->orphaned;
     cora_user_close(u);
     return orphaned ? 1 : 0;

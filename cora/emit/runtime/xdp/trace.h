@@ -19,6 +19,7 @@ struct cora_trace_event {
 struct cora_trace {
     uint32_t wanted, packets; /* packets to follow, and followed so far */
     uint32_t count;
+    uint64_t packet, now; /* at hand */
     struct cora_trace_event events[3 * CORA_TRACE_MOST];
 };
 
@@ -27,8 +28,11 @@ static struct cora_trace_event *cora_trace_next(struct cora_trace *t, enum cora_
     const uint32_t most = sizeof t->events / sizeof *t->events;
     if (t->packets > t->wanted || t->count == most)
         return NULL;
-    t->events[t->count].kind = kind;
-    return &t->events[t->count++];
+    struct cora_trace_event *e = &t->events[t->count++];
+    e->kind = kind;
+    e->packet = t->packet;
+    e->now = t->now;
+    return e;
 }
 
 static void cora_trace_frame(struct cora_trace_event *e, const uint8_t *frame, uint32_t length)
@@ -41,10 +45,13 @@ CORA_COLD void cora_trace_arrived(struct cora_trace *t, const struct cora_packet
                                   uint32_t length)
 {
     t->packets++;
+    t->packet = p->index;
+    t->now = p->now;
     struct cora_trace_event *e = cora_trace_next(t, CORA_TRACE_ARRIVED);
     if (!e)
         return;
-    e->packet = p->index, e->now = p->now, e->port = p->port, e->entry = p->resume;
+    e->port = p->port;
+    e->entry = p->resume;
     cora_trace_frame(e, frame, length);
 }
 
@@ -60,9 +67,8 @@ CORA_COLD void cora_trace_left(struct cora_trace *t, uint32_t port, const uint8_
 CORA_COLD void cora_trace_decided(struct cora_trace *t, const struct cora_packet *p)
 {
     struct cora_trace_event *e = cora_trace_next(t, CORA_TRACE_DECIDED);
-    if (!e)
-        return;
-    e->packet = p->index, e->verdict = p->verdict;
+    if (e)
+        e->verdict = p->verdict;
 }
 
 #endif

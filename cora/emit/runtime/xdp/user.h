@@ -8,6 +8,7 @@
 #ifndef CORA_XDP_USER_H
 #define CORA_XDP_USER_H
 
+#include "../control.h"
 #include "ledger.h"
 #include "punt.h"
 #include "trace.h"
@@ -35,6 +36,8 @@ struct cora_user {
     uint64_t packets; /* received so far */
     uint64_t started; /* time */
     struct cora_trace *trace; /* NULL: nobody follows packets */
+    struct cora_control control;
+    struct json_t *lost;      /* texts: what a killed user half took along, or NULL */
     bool orphaned;            /* the kernel half is gone from a port */
 };
 
