@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from xdp_cases import all_in_user_space, example, replayer
 
-from cora.backends.xdp.user.program import punt_meta
+from cora.emit.bpf import punt_meta
 from cora.engine.results import Output
 from cora.ir.hashing import program_hash
 from cora.ir.nodes import Value

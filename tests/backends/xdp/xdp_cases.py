@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cora.analysis.parts import PlacedNode, split_of
 from cora.backends.xdp.user.program import emit_user
+from cora.emit.bpf import INTERFACE, interface
 from cora.emit.c import RUNTIME
 from cora.emit.cbuild import build_program
 from cora.frontends import nf
@@ -16,8 +17,8 @@ from cora.ir.parts import Split
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 PLAN = "00" * 32
-FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wno-type-limits", "-Werror")
-SANITIZE = ("-std=gnu11", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+FLAGS = ("-std=gnu11", "-O2", "-pthread", "-Wall", "-Wextra", "-Wno-type-limits", "-Werror")
+SANITIZE = ("-std=gnu11", "-O1", "-g", "-pthread", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 LIBRARIES = ("-lbpf", "-ljansson")
 
 
@@ -44,7 +45,22 @@ def stem(program: Program) -> str:
 def replayer(split: Split) -> Path:
     """The user half around a file of packets (user_replay.c), under the sanitizers."""
     name = stem(split.program)
-    sources = {f"{name}.h": emit_user(split, {}, PLAN, name),
+    sources = {f"{name}.h": emit_user(split, {}, PLAN, name), INTERFACE: interface(split),
                "replay.c": Path(__file__).with_name("user_replay.c").read_text()}
     return build_program(f"{name}-replay", sources, (*SANITIZE, f'-DPROGRAM="{name}.h"', *LIBRARIES),
                          include_dirs=[RUNTIME])
+
+
+def user_half(split: Split) -> Path:
+    """The user half as `cora run` starts it."""
+    name = stem(split.program)
+    sources = {f"{name}.c": emit_user(split, {}, PLAN, name), INTERFACE: interface(split)}
+    return build_program(f"{name}-user", sources, (*FLAGS, *LIBRARIES), include_dirs=[RUNTIME])
+
+
+def all_in_the_kernel(program: Program) -> Split:
+    """No packet is handed on."""
+    number = {b.label: i for i, b in enumerate(program.blocks)}
+    nodes = [PlacedNode(b, 0, True, 0, tuple((o, number[t]) for o, t in successors(b.terminator)))
+             for b in program.blocks]
+    return split_of(program, ("kernel", "user"), nodes, {s.name: {0: "whole"} for s in program.states}, [])
