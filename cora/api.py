@@ -179,24 +179,27 @@ def trace(program: Program, traffic: PathLike, packet: int, *, port_map: Sequenc
 
 def verify(plan: Plan, program: Program, traffic: Sequence[PathLike] = (), *, port_map: Sequence[str] = (),
            captured_at: str | None = None, options: Options | None = None, seeds: int = 4, packets: int = 20_000,
-           time_limit: float = 120.0, seed: int = 0, progress: Callable[[str], None] | None = None) -> Verification:
-    """Run the parts of a plan's places in one process and compare them with the unsplit program (docs/splitting.md).
+           time_limit: float = 120.0, seed: int = 0, progress: Callable[[str], None] | None = None,
+           on: str = "split") -> Verification:
+    """Run the parts of a plan's places and compare them with the unsplit program (docs/splitting.md).
 
     Args:
         traffic: captures to compare on, before the packets that cover the program and ``packets`` of random traffic.
         seeds: schedules per traffic; ``seed``: the first of them. time_limit: seconds.
         port_map, captured_at, options: as for `replay`.
+        on: what runs: ``split``, all parts in this process; or the plan's own programs, as its target can run them here
+            (docs/build.md).
 
     Raises:
-        CoraError: the plan is of another program or cannot be run, or something is wrong with the traffic.
+        CoraError: the plan is of another program or cannot be run, or something is wrong with the traffic; a tool is
+            missing.
     """
     from contextlib import ExitStack
 
-    from cora.plan.parts import parts_of
+    from cora.runtime.execution import verifier
     from cora.runtime.verify import captured
-    from cora.runtime.verify import verify as run
 
-    split = parts_of(plan, program, returning=True)
+    run = verifier(plan, program, on, seeds=range(seed, seed + seeds), time_limit=time_limit, options=options)
     warnings: list[str] = []
     with ExitStack() as stack:
         found = []
@@ -204,5 +207,4 @@ def verify(plan: Plan, program: Program, traffic: Sequence[PathLike] = (), *, po
             item, said = captured(program, path, stack, port_map=port_map, captured_at=captured_at, options=options)
             found.append(item)
             warnings += said
-        return run(split, found, seeds=seeds, packets=packets, time_limit=time_limit, options=options, seed=seed,
-                   warnings=warnings, progress=progress)
+        return run.all(found, packets=packets, seed=seed, on=on, warnings=warnings, progress=progress)

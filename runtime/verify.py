@@ -87,6 +87,7 @@ class Verification:
         coverage: share of the outcomes they take. digest: of the parts and the traffic.
         stopped: the time limit came before everything was compared.
         made: of ``compared`` so many, the last ones, are of packets made here and not of captures.
+        on: what ran: ``split``, the parts in one process, or the name of another execution (docs/build.md).
     """
 
     compared: tuple[Compared, ...]
@@ -97,6 +98,7 @@ class Verification:
     stopped: bool
     warnings: tuple[str, ...] = ()
     made: int = 0
+    on: str = "split"
 
     @property
     def equal(self) -> bool:
@@ -159,26 +161,19 @@ def verify(split: Split, traffic: Sequence[Traffic], *, seeds: int = DEFAULT_SEE
         CoraError: the program or its parts cannot be compiled.
     """
     run = Run(split, options or Options(), range(seed, seed + seeds), time.monotonic() + time_limit, fault)
-    tell = progress or (lambda _: None)
-    for item in traffic:
-        tell(item.name)
-        run.compare(item)
-    tell("packets that cover the program")
-    covering, coverage, uncovered = _covering(split.program, seed, run)
-    run.compare(covering)
-    tell("random traffic")
-    run.compare(random_traffic(split.program, seed, packets, run.known))
-    run.digest.update("\n".join(text for _, text in sorted(emit_split(split).items())).encode(
-        "utf-8", "surrogateescape"))
-    return Verification(tuple(run.compared), run.difference, uncovered, coverage, run.digest.hexdigest(), run.stopped,
-                        tuple(warnings), len(run.compared) - min(len(run.compared), len(traffic)))
+    return run.all(traffic, packets=packets, seed=seed, warnings=warnings, progress=progress)
 
 
 class Run:
-    """One verification: the seeds and time it has, and what was compared so far."""
+    """One verification: the seeds and time it has, what runs the places, and what was compared so far.
 
-    def __init__(self, split: Split, options: Options, seeds: range, until: float, fault: str) -> None:
+    Packets that the engine does not take are left out, and that is said.
+    """
+
+    def __init__(self, split: Split, options: Options, seeds: range, until: float, fault: str,
+                 engine: type[SplitEngine] = SplitEngine) -> None:
         self.split, self.options, self.seeds, self.until, self.fault = split, options, seeds, until, fault
+        self.engine = engine
         self.compared: list[Compared] = []
         self.difference: Difference | None = None
         self.stopped = False
@@ -187,6 +182,36 @@ class Run:
         self.strict = any(s.strict_order for s in split.program.states if isinstance(s, MapState | MeterState))
         # Packets whose frames random traffic comes back to.
         self.known: list[Packet] = []
+        # What has to be said about the comparison.
+        self.warnings: list[str] = []
+
+    def all(self, traffic: Sequence[Traffic], *, packets: int, seed: int, on: str = "split",
+            warnings: Sequence[str] = (), progress: Callable[[str], None] | None = None) -> Verification:
+        """Compare on this traffic, on packets that cover the program, and on random traffic; ``on`` names what runs."""
+        tell = progress or (lambda _: None)
+        for item in traffic:
+            tell(item.name)
+            self.compare(self.taken(item))
+        tell("packets that cover the program")
+        covering, coverage, uncovered = _covering(self.split.program, seed, self)
+        self.compare(covering)
+        tell("random traffic")
+        self.compare(self.taken(random_traffic(self.split.program, seed, packets, self.known)))
+        self.digest.update("\n".join(text for _, text in sorted(emit_split(self.split).items())).encode(
+            "utf-8", "surrogateescape"))
+        return Verification(tuple(self.compared), self.difference, uncovered, coverage, self.digest.hexdigest(),
+                            self.stopped, (*warnings, *self.warnings),
+                            len(self.compared) - min(len(self.compared), len(traffic)), on)
+
+    def taken(self, traffic: Traffic) -> Traffic:
+        """The traffic without packets that the engine does not take."""
+        masks = [self.engine.takes(b) for b in traffic.batches]
+        left = sum(int(len(m) - m.sum()) for m in masks)
+        if not left:
+            return traffic
+        self.warnings.append(f"{traffic.name}: {left:,} of {traffic.packets:,} packets are left out: "
+                             f"{self.engine.TAKEN} can be run")
+        return replace(traffic, batches=[b[m] for b, m in zip(traffic.batches, masks, strict=True)])
 
     def compare(self, traffic: Traffic) -> None:
         """All seeds on one traffic, unless something differed before or time is up."""
@@ -258,7 +283,7 @@ class Run:
             return _Unsplit(digests, engine.summary(), engine.state())
 
     def once(self, traffic: Traffic, seed: int, unsplit: _Unsplit) -> tuple[Statistics, Difference | None]:
-        with SplitEngine(self.split, self.options, chance=seed, fault=self.fault) as engine:
+        with self.engine(self.split, self.options, chance=seed, fault=self.fault) as engine:
             try:
                 engine.run(traffic.batches)
                 engine.finish()
@@ -293,12 +318,12 @@ class Run:
         """Run both again and say what became of the packet."""
         with NativeEngine(self.split.program, self.options) as plain:
             wanted = [e for e in plain.run_events(traffic.batches) if e.index == packet]
-        with SplitEngine(self.split, self.options, chance=seed, fault=self.fault) as engine:
+        with self.engine(self.split, self.options, chance=seed, fault=self.fault) as engine:
             events: list[Event] = []
             with suppress(StandStill):
                 events += [e for e in engine.run_events(traffic.batches) if e.index == packet]
                 events += [e for e in engine.finish("events") if e.index == packet]
-        return Difference(traffic.name, seed, packet, "what became of a packet", _shown(events), _shown(wanted),
+        return Difference(traffic.name, seed, packet, "what became of a packet", shown(events), shown(wanted),
                           tuple(self.lines(traffic, packet)))
 
     def lines(self, traffic: Traffic, packet: int) -> Iterator[str]:
@@ -353,7 +378,8 @@ def _first_unequal(left: NDArray[np.uint64], right: NDArray[np.uint64]) -> int |
     return int(unequal.argmax()) if unequal.any() else None
 
 
-def _shown(events: Sequence[Event]) -> str:
+def shown(events: Sequence[Event]) -> str:
+    """What became of a packet, in words."""
     return ", then ".join(_one(e) for e in events) or "nothing"
 
 
@@ -416,7 +442,7 @@ def captured(program: Program, path: str | os.PathLike[str], stack: ExitStack, *
 def _covering(program: Program, seed: int, run: Run) -> tuple[Traffic, float, tuple[str, ...]]:
     """Packets that take as many outcomes as a search finds; on them the interpreter checks the unsplit engine."""
     from cora.testing.compare import difference, run_native, run_reference
-    from cora.testing.coverage import covering_packets
+    from cora.testing.coverage import coverage_of, covering_packets
 
     found = covering_packets(program, seed, _COVERING, run.options)
     run.known += found.packets
@@ -426,9 +452,12 @@ def _covering(program: Program, seed: int, run: Run) -> tuple[Traffic, float, tu
         raise fail(Kind.ENGINE_LIMIT, f"the native engine is not the reference: {unequal}", span=program.span,
                    hint="a fault of the native engine: report it with the program")
     blocks = {b.label: b for b in program.blocks}
+    made = traffic_of("packets that cover the program", found.packets)
+    taken = run.taken(made)
+    coverage = found.coverage if taken is made else coverage_of(program, list(packets_in(taken)), run.options)
     uncovered = tuple(f"{blocks[label].terminator.span}: {label} never ends in {outcome}"
-                      for label, outcome in found.missed)
-    return traffic_of("packets that cover the program", found.packets), found.coverage.fraction, uncovered
+                      for label, outcome in coverage.missed)
+    return taken, coverage.fraction, uncovered
 
 
 def random_traffic(program: Program, seed: int, count: int, known: Sequence[Packet]) -> Traffic:

@@ -2,9 +2,11 @@
 
 Each is optional and looked up by name in the module (`cora.models.registry.module`)::
 
-    TOOLS = {"build": ("make", "cc", "libdpdk"), "run": ("root",)}     names of cora/build/tools.py
+    TOOLS = {"build": ("make", "cc"), "run": ("net-admin",), "xdp": ("clang",)}     names of cora/build/tools.py
     def build(request: BuildRequest) -> SourceTree                      one folder a place: ``kernel/Makefile`` ...
-    EXECUTORS = {"xdp": execute_test_run, "veth": execute_veth}         what `cora verify --on NAME` runs
+    ENGINES = {"xdp": kernel_engine}                                    what `cora verify --on NAME` runs: places in
+                                                                        this process, a class for all schedules
+    EXECUTORS = {"veth": execute_veth}                                  the same, whole programs on their own
     def launch(job: Job) -> Launch                                      what `cora run` starts
     def halves(job: Job) -> Mapping[str, str]                           which places are alive, asked from outside
 
@@ -18,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from cora.build.request import BuildRequest
 from cora.build.tree import SourceTree
@@ -28,8 +30,11 @@ from cora.models import registry
 if TYPE_CHECKING:
     from cora.engine.native import Records
     from cora.engine.results import Event, Options, RunSummary, StateDump
+    from cora.engine.split import SplitEngine, Statistics
 
-Purpose = Literal["build", "run"]
+# ``build``, ``run``, or the name of an execution.
+Purpose = str
+SPLIT = "split"
 
 
 class Builder(Protocol):
@@ -46,14 +51,14 @@ class Executed:
     Attributes:
         events: what became of the packets. ``attributed``: `index` of each is the packet that caused it, and drops and
             waiting packets are among them. Otherwise only what left, in the order in which it left each port.
-        counts: what else is worth telling, by name (``handed over``, ``lent``, ``taken back``), in order.
+        statistics: what happened between the places, as far as the programs count it.
     """
 
     events: Sequence[Event]
     summary: RunSummary
     state: StateDump
     attributed: bool
-    counts: Mapping[str, int] = field(default_factory=dict)
+    statistics: Statistics
 
 
 class Executor(Protocol):
@@ -129,6 +134,16 @@ def require_builder(target: str) -> Builder:
 def executors_of(target: str) -> Mapping[str, Executor]:
     """Executors of plans for a target by the name of the execution."""
     return cast("Mapping[str, Executor]", getattr(registry.module(target), "EXECUTORS", {}))
+
+
+def engines_of(target: str) -> Mapping[str, Callable[[], type[SplitEngine]]]:
+    """By the name of the execution what gives the engine class; the class is imported only then."""
+    return cast("Mapping[str, Callable[[], type[SplitEngine]]]", getattr(registry.module(target), "ENGINES", {}))
+
+
+def executions_of(target: str) -> tuple[str, ...]:
+    """What a plan for a target can be verified on."""
+    return (SPLIT, *engines_of(target), *executors_of(target))
 
 
 def launcher_of(target: str) -> Launcher | None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from cora.documents import Garbled, decode, read_json, read_text
 from cora.errors import CoraError, Kind, fail
@@ -57,7 +57,7 @@ class BuiltTool:
 
     name: str
     version: str
-    purpose: Literal["build", "run"]
+    purpose: str
     install: str
 
 

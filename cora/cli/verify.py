@@ -38,6 +38,9 @@ MAX_UNCOVERED = 10
               help="The config values the plan was made with. Repeatable.")
 @click.option("--program", "nf", type=click.Path(), metavar="NF",
               help="The program of the plan; default: the file the plan names.")
+@click.option("--on", default="split", show_default=True, metavar="NAME",
+              help="What runs: split, the parts in one process; or the plan's programs: xdp (the kernel half in this "
+                   "machine's kernel), veth (both halves on interfaces made for it), host (DPDK, capture in and out).")
 @click.option("--seeds", default=4, show_default=True, type=click.IntRange(1, 10_000), metavar="N",
               help="Schedules tried on each traffic: who of the places goes on when.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 2**31), metavar="N",
@@ -50,10 +53,10 @@ MAX_UNCOVERED = 10
               help="Write the plan with what was verified, when all was equal.")
 @traffic_options
 @json_option
-def command(plan: str, traffic: tuple[str, ...], settings: tuple[str, ...], nf: str | None, seeds: int, seed: int,
-            packets: int, time_limit: float, output: str | None, port_map: tuple[str, ...], captured_at: str | None,
-            ignore_checksums: bool, headers_only: bool, as_json: bool) -> None:
-    """Run the parts of PLAN's places in one process and compare them with the unsplit program, packet by packet.
+def command(plan: str, traffic: tuple[str, ...], settings: tuple[str, ...], nf: str | None, on: str, seeds: int,
+            seed: int, packets: int, time_limit: float, output: str | None, port_map: tuple[str, ...],
+            captured_at: str | None, ignore_checksums: bool, headers_only: bool, as_json: bool) -> None:
+    """Run the parts of PLAN's places and compare them with the unsplit program, packet by packet.
 
     They are compared on the captures TRACE (the one of the examples without any), on packets that take every outcome
     of the program which a search finds, and on random traffic with adversarial timing, each under several schedules of
@@ -73,7 +76,7 @@ def command(plan: str, traffic: tuple[str, ...], settings: tuple[str, ...], nf: 
         traffic, captured_at = _shipped(program, captured_at)
     result = cora.verify(found, program, traffic, port_map=port_map, captured_at=captured_at,
                          options=Options(ignore_checksums, headers_only), seeds=seeds, packets=packets,
-                         time_limit=time_limit, seed=seed)
+                         time_limit=time_limit, seed=seed, on=on)
     for warning in result.warnings:
         note(f"warning: {warning}")
     if as_json:
@@ -102,21 +105,22 @@ def _shipped(program: Program, captured_at: str | None) -> tuple[tuple[str, ...]
 
 
 def with_evidence(plan: Plan, result: Verification) -> Plan:
-    """The plan with what was compared and found equal."""
+    """The plan with what was compared and found equal; of each execution the last time counts."""
     from cora.plan.document import Verified
 
     total = result.statistics
-    verified = Verified(result.digest, tuple(c.source for c in result.compared), result.packets,
+    verified = Verified(result.on, result.digest, tuple(c.source for c in result.compared), result.packets,
                         max(c.seeds for c in result.compared), round(result.coverage, 6), total.fast, total.punted,
                         total.recalled, *(result.gaps or (None, None)))
-    return replace(plan, evidence=replace(plan.evidence, verified=verified))
+    others = [v for v in plan.evidence.verified if v.on != result.on]
+    return replace(plan, evidence=replace(plan.evidence, verified=(*others, verified)))
 
 
 def facts(result: Verification) -> dict[str, Any]:
     """What was found, as JSON."""
-    return {"equal": result.equal, "stopped": result.stopped, "digest": result.digest,
+    return {"on": result.on, "equal": result.equal, "stopped": result.stopped, "digest": result.digest,
             "compared": [asdict(c) for c in result.compared], "coverage": result.coverage,
-            "uncovered": list(result.uncovered),
+            "uncovered": list(result.uncovered), "warnings": list(result.warnings),
             "difference": None if result.difference is None else asdict(result.difference)}
 
 

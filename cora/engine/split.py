@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,6 +130,14 @@ class SplitEngine:
         self._world: int | None = world
         self._finalizer = weakref.finalize(self, self._library.cora_split_destroy, world)
         self._finished = False
+
+    # Which packets `takes` takes, in words.
+    TAKEN: ClassVar[str] = "all packets"
+
+    @classmethod
+    def takes(cls, records: Records) -> NDArray[np.bool_]:
+        """[N] whether the places can run these packets; all of them in this process."""
+        return np.ones(len(records), bool)
 
     def _compiled(self, fault: str, *, march_native: bool) -> Any:
         """The library of all places and the world, ready to make an engine."""

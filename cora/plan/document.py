@@ -356,9 +356,13 @@ class Verified:
     taken by the packets that were searched for them. ``fast``: packets on the fast path; ``punted``: hand-overs between
     places; ``recalled``: entries taken back. ``overtaken``: packets that left after a later one of their flow, of
     ``in_gaps`` packets in runs in which rules were installed in gaps; None where packets wait for those before them.
-    All are counts of runs in one process, none is a prediction.
+    All are counts of runs, none is a prediction.
+
+    ``on``: what ran: ``split``, the parts in one process; else the programs of the plan, by the name of the execution
+    (docs/build.md).
     """
 
+    on: str
     digest: str
     traffic: tuple[str, ...]
     packets: int
@@ -375,7 +379,7 @@ class Verified:
 class Evidence:
     """Why this is the model's best plan: solver; status, objective, bound and gap of the first goal; then all goals.
 
-    ``verified``: what was compared with the unsplit program; None before `cora verify`.
+    ``verified``: what was compared with the unsplit program, by what ran; empty before `cora verify`.
     ``variants``: ways to split or not that were compared; ``solved``: of these, those that no bound had ruled out.
     """
 
@@ -392,7 +396,7 @@ class Evidence:
     solved: int
     stages: tuple[Stage, ...]
     exact_check: Literal["passed"]
-    verified: Verified | None = None
+    verified: tuple[Verified, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,11 @@ def figure_line(figure: Figure) -> str:
     return f"{figure.name} {shown_figure(figure, figure.value)} (P10 to P90: {low} to {high}, {figure.kind})"
 
 
+def execution(on: str) -> str:
+    """What ran, in words."""
+    return "the parts in one process" if on == "split" else f"the programs on {on}"
+
+
 def headline(plan: Plan) -> str:
     """One line: what, where, what it reaches, and how sure it is that what was asked is reached."""
     asked = "most throughput"
@@ -97,10 +102,9 @@ def _lines(plan: Plan) -> list[str]:
     bound = "none" if e.bound is None else _goal(e.goal, e.bound)
     lines.append(f"  solver: {e.solver}; {e.goal} {_goal(e.goal, e.objective)}, bound {bound}, gap {gap}: {e.status}, "
                  f"in {e.seconds:.3f} s; exact check {e.exact_check}")
-    if e.verified is not None:
-        v = e.verified
-        lines.append(f"  verified: {v.packets:,} packets of {', '.join(v.traffic)} under {v.seeds} schedules each, the "
-                     f"parts in one process equal to the unsplit program; {v.fast:,} on the fast path, {v.punted:,} "
+    for v in e.verified:
+        lines.append(f"  verified: {v.packets:,} packets of {', '.join(v.traffic)} under {v.seeds} schedules each, "
+                     f"{execution(v.on)} equal to the unsplit program; {v.fast:,} on the fast path, {v.punted:,} "
                      "handed over, over all schedules")
         if v.in_gaps is not None:
             lines.append(f"  reordered: with rules installed in gaps {v.overtaken:,} of {v.in_gaps:,} packets left "

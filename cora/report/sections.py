@@ -17,7 +17,7 @@ from cora.models.target import Place, Tier
 from cora.plan.costs import User, users
 from cora.plan.document import Figure, Plan, RefusedAt, Source, StatePlacement, Steering
 from cora.plan.quantities import available, cores, mpps, number, scaled, used
-from cora.plan.render import asked_rate, host_model, percent, planned_rate, shown_figure
+from cora.plan.render import asked_rate, execution, host_model, percent, planned_rate, shown_figure
 from cora.report.charts import Cut, Dot, Flow, Step, budgets, cut, dots, head_mass, sankey
 from cora.report.charts import front as front_chart
 from cora.report.markup import Child, Markup, details, join, table, tag
@@ -502,16 +502,12 @@ def evidence(plan: Plan) -> Markup:
         ("model", f"{plan.target}, version {plan.model_version}"),
         ("host model", host_model(plan)),
     ]
-    if e.verified is not None:
-        facts.append(("verified", f"{e.verified.packets:,} packets, equal to the unsplit program in one process; "
-                                  f"{percent(e.verified.coverage)} of its outcomes taken"))
-    if e.verified is not None:
-        v = e.verified
+    for v in e.verified:
         facts.append(("verified", f"{v.packets:,} packets of {', '.join(v.traffic)} with {v.seeds} orders of the "
-                                  f"scheduler gave what the unsplit program gives; {v.fast:,} on the fast path, "
-                                  f"{v.punted:,} handed over, {v.recalled:,} entries taken back; "
+                                  f"scheduler: {execution(v.on)} gave what the unsplit program gives; {v.fast:,} on "
+                                  f"the fast path, {v.punted:,} handed over, {v.recalled:,} entries taken back; "
                                   f"{percent(v.coverage)} of the program's outcomes covered"))
-    else:
+    if not e.verified:
         facts.append(("verified", "not yet: `cora verify` runs the plan's parts against the unsplit program"))
     hashes = [("program", plan.program_hash), ("profile", plan.profile_digest), ("model", plan.model_digest),
               ("plan", plan.digest())]

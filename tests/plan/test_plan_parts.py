@@ -78,8 +78,8 @@ def test_rules_in_gaps_let_packets_overtake_and_are_equal_to_an_order_of_them(ru
     overtaken, packets = found.gaps
     # Where rules wait for counts nothing is overtaken, and where they do not, something is.
     assert found.statistics.overtaken == 0 < overtaken < packets == found.packets
-    evidence = with_evidence(plan, found).evidence.verified
-    assert evidence is not None and (evidence.overtaken, evidence.in_gaps) == (overtaken, packets)
+    (evidence,) = with_evidence(plan, found).evidence.verified
+    assert (evidence.overtaken, evidence.in_gaps) == (overtaken, packets)
 
 
 def test_faults_are_found_with_rules_in_gaps(ruled: tuple[Program, Plan]) -> None:

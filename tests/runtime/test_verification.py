@@ -95,9 +95,9 @@ def test_the_command_compares_and_writes_evidence(plan_file: Path) -> None:
     code, said = run(plan_file, OFFICE, "--packets", 500, "--seeds", 2, "-o", out)
     assert code == 0 and "equal: what leaves" in said
     assert "office.pcap: 6,630 packets, 2 schedules" in said
-    verified = load_plan(out).evidence.verified
-    assert verified is not None and verified.traffic[0] == "office.pcap" and verified.packets > 2 * 6630
-    assert replace(load_plan(out).evidence, verified=None) == load_plan(plan_file).evidence
+    (verified,) = load_plan(out).evidence.verified
+    assert verified.on == "split" and verified.traffic[0] == "office.pcap" and verified.packets > 2 * 6630
+    assert replace(load_plan(out).evidence, verified=()) == load_plan(plan_file).evidence
     from cora.plan.render import render
 
     assert f"verified: {verified.packets:,} packets of office.pcap" in render(load_plan(out))
