@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import platform
 import shutil
 import subprocess
 import tempfile
@@ -45,12 +47,27 @@ def _has_xdp_libraries() -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
+@lru_cache(maxsize=1)
+def _has_bpf() -> bool:
+    if not shutil.which("clang") or not Path("/usr/include/bpf/libbpf.h").is_file():
+        return False
+    # BPF_MAP_CREATE is refused to those who may not load programs either.
+    libc = ctypes.CDLL(None, use_errno=True)
+    array = (ctypes.c_uint32 * 32)(2, 4, 4, 1)
+    number = {"x86_64": 321, "aarch64": 280}.get(platform.machine())
+    fd = libc.syscall(number, 0, array, ctypes.sizeof(array)) if number is not None else -1
+    if fd >= 0:
+        os.close(fd)
+    return fd >= 0 and os.geteuid() == 0
+
+
 CAPABILITIES: dict[str, tuple[Callable[[], bool], str]] = {
     "gcc": (lambda: shutil.which("gcc") is not None, "no gcc on this machine"),
     "sanitizers": (_has_sanitizers, "gcc here cannot link the address and undefined-behaviour sanitizers"),
     "traces": (lambda: (TRACES / "MANIFEST.tsv").is_file(), f"the public captures are not at {TRACES}"),
     "chromium": (lambda: shutil.which("chromium") is not None, "no chromium on this machine"),
     "xdp-libraries": (_has_xdp_libraries, "pkg-config finds no libbpf 1.0 and jansson here"),
+    "bpf": (_has_bpf, "BPF programs cannot be built and loaded here (needs root, clang and libbpf-dev)"),
     "netns": (_has_netns, "network namespaces cannot be made here (needs root and iproute2)"),
 }
 

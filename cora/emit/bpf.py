@@ -158,6 +158,7 @@ class KernelDialect(Dialect):
         self.counters = 0
         self._declare()
         self.written = frozenset(_written(part.program))
+        self.lends = any(t.is_lent for t in self.tables.values())
 
     def _declare(self) -> None:
         pools = {s.name: s for s in self.program.states if isinstance(s, PoolState)}
@@ -294,6 +295,8 @@ class KernelDialect(Dialect):
             return [f"{entry} = {call};", *choice(f"{entry} != CORA_NONE", goto["hit"], goto["miss"])]
         table = self.tables[node.state]
         assert isinstance(table, BpfMap)
+        if table.is_lent:
+            return self._lent_lookup(node, table, operands, goto)
         t, number = table.table, table.key_number(node.key)
         found = [
             "{",
@@ -305,38 +308,79 @@ class KernelDialect(Dialect):
             "    }",
             f"    struct {t}_entry *e = &{t}_entries[at];",
         ]
-        if node.state in self.written or table.is_lent:
-            found += self._locked(node, table, number, operands, goto["miss"])
+        if node.state in self.written:
+            found += self._locked(table, number, operands, goto["miss"])
         found += [f"    {self.names.value(node.entry)} = e;"] if node.entry in self.needed else []
         return [*found, f"    {goto['hit']}", "}"]
 
-    def _locked(self, node: nodes.Lookup, table: BpfMap, number: int, operands: str, miss: str) -> Lines:
-        """Takes the entry's lock and looks again; a lent entry is used only when all before it are through."""
-        t = table.table
-        out = [
+    @staticmethod
+    def _locked(table: BpfMap, number: int, operands: str, miss: str) -> Lines:
+        """Takes the entry's lock and looks again."""
+        return [
             "    held = cora_entry_lock(at);",
             "    if (!held)",
             "        goto cora_raced;",
             "    bpf_spin_lock(&held->lock);",
-            f"    if (CORA_UNLIKELY(!{t}_is_{number}(e, p->now, {operands}))) {{",
-            *self._follow(table),
+            f"    if (CORA_UNLIKELY(!{table.table}_is_{number}(e, p->now, {operands}))) {{",
             "        bpf_spin_unlock(&held->lock);",
             "        held = NULL;",
             f"        {miss}",
             "    }",
         ]
-        if not table.is_lent:
-            return out
-        return [*out, "    p->met = &e->lent;",
-                f"    if (CORA_UNLIKELY(!cora_lent_use(counts, &e->lent, {table.lending}, p->now))) {{",
-                "        bpf_spin_unlock(&held->lock);",
-                "        held = NULL;",
-                f"        {miss}",
-                "    }"]
 
-    def _follow(self, table: BpfTable) -> Lines:
-        """Of a lent entry that is due: the packet goes to the owner, and later ones of the flow follow it."""
-        return ["        if (e->live)", "            p->met = &e->lent;"] if table.is_lent else []
+    def _lent_lookup(self, node: nodes.Lookup, table: BpfMap, operands: str, goto: dict[str, str]) -> Lines:
+        """Uses a lent entry when all before it are through. Any other packet is handed on, and the entry follows it."""
+        number = table.key_number(node.key)
+        return [
+            "{",
+            f"    uint32_t at = {table.table}_find_{number}(hash, {operands});",
+            "    if (CORA_UNLIKELY(at == CORA_STRAYED))",
+            "        goto cora_raced;",
+            *(f"    {line}" for line in self._lent_entry(table, f"{table.table}_is_{number}(e, p->now, {operands})",
+                                                        f"{table.table}_find_{number}(hash, {operands})")),
+            "    if (!e)",
+            f"        {goto['miss']}",
+            *([f"    {self.names.value(node.entry)} = e;"] if node.entry in self.needed else []),
+            f"    {goto['hit']}",
+            "}",
+        ]
+
+    def _lent_entry(self, table: BpfTable, is_it: str, again: str) -> Lines:
+        """Statements that turn the number ``at`` into the locked entry ``e`` that may be used, or NULL."""
+        t = table.table
+        return [
+            f"struct {t}_entry *e = NULL;",
+            f"if (at < {t}_capacity) {{",
+            f"    e = &{t}_entries[at];",
+            f"    cora_lent_look(&e->lent, {table.lending});",
+            "    held = cora_entry_lock(at);",
+            "    if (!held)",
+            "        goto cora_raced;",
+            "    bpf_spin_lock(&held->lock);",
+            f"    if (CORA_LIKELY({is_it} && cora_lent_use(counts, &e->lent, {table.lending}, p->now))) {{",
+            "        p->met = &e->lent;",
+            "    } else {",
+            "        cora_hand_on(ctx, counts, p);",
+            "        cora_follow(p, &e->lent);",
+            "        bpf_spin_unlock(&held->lock);",
+            "        held = NULL;",
+            "        e = NULL;",
+            "    }",
+            "} else {",
+            "    /* An entry that is lent just now may not know of this packet, which was not counted yet. */",
+            "    cora_hand_on(ctx, counts, p);",
+            f"    at = {again};",
+            f"    if (CORA_UNLIKELY(at < {t}_capacity)) {{",
+            "        held = cora_entry_lock(at);",
+            "        if (!held)",
+            "            goto cora_raced;",
+            "        bpf_spin_lock(&held->lock);",
+            f"        cora_follow(p, &{t}_entries[at].lent);",
+            "        bpf_spin_unlock(&held->lock);",
+            "        held = NULL;",
+            "    }",
+            "}",
+        ]
 
     def insert(self, node: nodes.Insert, goto: dict[str, str]) -> Lines:
         table = self.tables[node.state]
@@ -372,9 +416,25 @@ class KernelDialect(Dialect):
     def police(self, node: nodes.Police, goto: dict[str, str]) -> Lines:
         operands = ", ".join(self.use(o) for o in node.operands)
         table = self.tables[node.state]
-        told = "counts, p, " if table.is_lent else ""
-        call = f"{table.table}_police({told}hash, p->now, {operands}, {self.use(node.size)})"
-        return select_case(call, [(f"CORA_COLOUR_{o.upper()}", goto[o]) for o, _ in successors(node)])
+        cases = [(f"CORA_COLOUR_{o.upper()}", goto[o]) for o, _ in successors(node)]
+        size = self.use(node.size)
+        if not table.is_lent:
+            return select_case(f"{table.table}_police(hash, p->now, {operands}, {size})", cases)
+        t = table.table
+        assert isinstance(table, BpfMeter)
+        return [
+            "{",
+            "    enum cora_colour colour = CORA_COLOUR_FULL;",
+            f"    uint32_t at = {t}_find_0(hash, {operands});",
+            "    if (CORA_UNLIKELY(at == CORA_STRAYED))",
+            "        goto cora_raced;",
+            *(f"    {line}" for line in self._lent_entry(table, f"{t}_is_0(e, p->now, {operands})",
+                                                        f"{t}_find_0(hash, {operands})")),
+            "    if (e)",
+            f"        colour = {t}_charge(e, p->now, {size});",
+            *(f"    {line}" for line in select_case("colour", cases)),
+            "}",
+        ]
 
     def track(self, node: nodes.TrackFragment, goto: dict[str, str]) -> Lines:
         raise TypeError("the kernel tracks no fragments")
@@ -400,14 +460,14 @@ class KernelDialect(Dialect):
             stores += _stored(offset, size, read)
             offset += size
         out += [
-            "    uint32_t queue = cora_queue(ctx, p);",
-            "    cora_handed_on(counts, p, queue);",
+            "    cora_hand_on(ctx, counts, p);",
+            *(["    if (p->met)", "        cora_follow(p, p->met);"] if self.lends else []),
             *(f"    cora_shared.guard[{n}] = cora_volatile(&cora_shared.rounds.open);" for n in harm),
             "    if (held)", "        bpf_spin_unlock(&held->lock);", "    held = NULL;",
             f"    uint8_t *meta = cora_punt_head(ctx, p, {node.entry}, {offset - PUNT_FIXED});",
-            "    if (!meta)", "        return cora_not_handed_on(counts, queue, CORA_FAULT_META);",
+            "    if (!meta)", "        return cora_not_handed_on(counts, p, CORA_FAULT_META);",
             *(f"    {line}" for line in stores),
-            "    return cora_punt(counts, queue);",
+            "    return cora_punt(counts, p);",
             f"}} /* to {comment(node.place)} */",
         ]
         return out
@@ -538,6 +598,7 @@ class KernelProgram:
         """Whether a look-up or an insert may have to give the packet up."""
         ends = [b.terminator for b in self.part.program.blocks]
         return any((isinstance(n, nodes.Lookup) and n.state in self.dialect.tables) or
+                   (isinstance(n, nodes.Police) and self.dialect.tables[n.state].is_lent) or
                    (isinstance(n, nodes.Insert) and n.entry in self.dialect.needed) for n in ends)
 
     def _locals(self) -> Lines:

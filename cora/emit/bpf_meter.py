@@ -53,7 +53,20 @@ class BpfMeter(BpfTable):
         return super().member_in(name, offset, min(size, 8) if name in _CREDITS else size)
 
     def functions(self) -> Lines:
-        return [*super().functions(), self._spec(), "", *self._police(), ""]
+        return [*super().functions(), self._spec(), "", *self._charge(), "", *self._police(), ""]
+
+    def _charge(self) -> Lines:
+        t = self.table
+        return [
+            "/* Refills and charges an entry whose lock is held. */",
+            f"static inline enum cora_colour {t}_charge(struct {t}_entry *e, uint64_t now, uint64_t size)", "{",
+            "    if (now > e->last) {",
+            f"        cora_refill({t}_spec, &e->buckets, now - e->last);",
+            "        e->last = now;",
+            f"        e->deadline = {self.deadline('now', '0')};",
+            "    }",
+            f"    return cora_charge({t}_spec, &e->buckets, size);", "}",
+        ]
 
     def _spec(self) -> str:
         s = self.state
@@ -88,7 +101,7 @@ class BpfMeter(BpfTable):
             f"        struct {t}_entry *e = &{t}_entries[at];",
             "        bpf_spin_lock(&lock->lock);",
             f"        if (CORA_LIKELY({t}_is_0(e, now, {keys}))) {{",
-            *(f"            {line}" for line in self.charge()),
+            f"            enum cora_colour colour = {t}_charge(e, now, size);",
             "            bpf_spin_unlock(&lock->lock);",
             "            return colour;",
             "        }",
@@ -96,18 +109,6 @@ class BpfMeter(BpfTable):
             "    }",
             f"    return {t}_first(hash, now, {keys}, size);", "}",
         ] if not self.is_lent else []
-
-    def charge(self) -> Lines:
-        """Statements that refill and charge the entry ``e``; the colour is in ``colour``."""
-        t = self.table
-        return [
-            "if (now > e->last) {",
-            f"    cora_refill({t}_spec, &e->buckets, now - e->last);",
-            "    e->last = now;",
-            f"    e->deadline = {self.deadline('now', '0')};",
-            "}",
-            f"enum cora_colour colour = cora_charge({t}_spec, &e->buckets, size);",
-        ]
 
 
 def _quotient(amount: int, rate: int) -> int:

@@ -6,7 +6,7 @@ entries are lent only of what `cora.analysis.sharding` says may be split.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from cora.analysis.accesses import accesses_of, components_of
@@ -19,12 +19,15 @@ from cora.ir.nodes import (
     FragmentState,
     Hold,
     Insert,
+    Instruction,
     Lookup,
     MapState,
     MeterState,
     Police,
     PoolState,
     Program,
+    State,
+    Terminator,
     TrackFragment,
     successors,
 )
@@ -34,14 +37,30 @@ from cora.testing.choices import Choices
 _TRIES = 40
 
 
-def random_split(program: Program, choices: Choices, places: int = 2) -> Split:
+@dataclass(frozen=True)
+class FirstPlace:
+    """What the first place cannot do: states it cannot keep whole, states it cannot borrow entries of, nodes.
+
+    ``eager``: it runs and keeps all that it can, instead of what chance gives it.
+    """
+
+    keeps: Callable[[State], bool]
+    borrows: Callable[[State], bool]
+    runs: Callable[[Instruction | Terminator], bool]
+    eager: bool = False
+
+
+_ANYTHING = FirstPlace(lambda _: True, lambda _: True, lambda _: True)
+
+
+def random_split(program: Program, choices: Choices, places: int = 2, first: FirstPlace = _ANYTHING) -> Split:
     """The parts of a random legal placement; the whole program at the last place where no other one was found."""
     shardings = sharding_of(program)
     for _ in range(_TRIES):
-        draft = _Draft(program, choices, places, shardings)
+        draft = _Draft(program, choices, places, shardings, first)
         if draft.place():
             return draft.split()
-    draft = _Draft(program, choices, places, {})
+    draft = _Draft(program, choices, places, {}, first)
     draft.homes = dict.fromkeys(draft.homes, places - 1)
     draft.place()
     return draft.split()
@@ -79,11 +98,14 @@ _Key = tuple[str, int, str]
 
 
 class _Draft:
-    def __init__(self, program: Program, choices: Choices, places: int, shardings: Mapping[str, Sharding]) -> None:
-        self.program, self.choices, self.places = program, choices, places
+    def __init__(self, program: Program, choices: Choices, places: int, shardings: Mapping[str, Sharding],
+                 first: FirstPlace = _ANYTHING) -> None:
+        self.program, self.choices, self.places, self.first_place = program, choices, places, first
         self.components = components_of(program)
         self.pieces = pieces_of(program)
-        self.homes = {c: _below(choices, places) for c in dict.fromkeys(self.components.values())}
+        far = {c for s, c in self.components.items() if not first.keeps(program.state(s))}
+        self.homes = {c: 1 + _below(choices, places - 1) if c in far else 0 if first.eager else _below(choices, places)
+                      for c in dict.fromkeys(self.components.values())}
         self.copied = {s.name for s in program.states
                        if isinstance(copyable(program, s), str) and _below(choices, 2)}
         self.lendings: dict[str, Lending] = {}
@@ -98,7 +120,11 @@ class _Draft:
                   if self.components[s.name] == component and isinstance(s, MapState | MeterState)]
         if len(states) != 1 or self.places < 2:
             return
+        if self.first_place.eager and not self.homes[component]:
+            return
         near = _below(self.choices, self.places - 1)
+        if not near and not all(self.first_place.borrows(s) for s in states):
+            return
         owner = near + 1 + _below(self.choices, self.places - 1 - near)
         entries = min(states[0].capacity, (1, 2, 4, 1000)[_below(self.choices, 4)])
         self.homes[component] = owner
@@ -119,11 +145,16 @@ class _Draft:
             limit[key] = behind if node.wanted is None else min(behind, node.wanted)
             if node.wanted is not None and limit[key] != node.wanted:
                 return False
+            if limit[key] < self.nearest(node):
+                return False
         low = dict.fromkeys(order, 0)
         low.update({k: 1 for k in order if k[2] == "owner" and isinstance(self, _Rules)})
         for key in order:
             node = self.nodes[key]
-            node.place = low[key] + _below(self.choices, limit[key] - low[key] + 1)
+            low[key] = max(low[key], self.nearest(node))
+            if low[key] > limit[key]:
+                return False
+            node.place = low[key] + (0 if self.first_place.eager else _below(self.choices, limit[key] - low[key] + 1))
             if key == order[0]:
                 node.place = 0
             if node.wanted is not None:
@@ -133,6 +164,18 @@ class _Draft:
             for _, target in node.edges:
                 low[target] = max(low[target], node.place)
         return self.starts(order) and self.nodes[order[0]].wanted in (None, 0)
+
+    def is_far(self, piece: Piece) -> bool:
+        """Whether packets leave the first place here for good, so that what comes is another copy of its blocks."""
+        if not self.first_place.eager:
+            return False
+        node = _Node(piece, "plain", [])
+        return bool(self.nearest(node) or self.wanted(node))
+
+    def nearest(self, node: _Node) -> int:
+        """The place nearest the wire that can run a node."""
+        block = node.piece.block
+        return 0 if all(map(self.first_place.runs, (*block.instructions, block.terminator))) else 1
 
     def starts(self, order: list[_Key]) -> bool:
         """Whether packets enter at the first node."""
@@ -181,7 +224,7 @@ class _Draft:
         component = self.anchors.get(label)
         if kind == "plain" and piece.last and component is not None and self.alone(piece):
             return self.first(piece)
-        after = "owner" if kind == "plain" and piece.component in self.lendings else kind
+        after = "owner" if kind == "plain" and (piece.component in self.lendings or self.is_far(piece)) else kind
         if not piece.last:
             return _Node(piece, kind, [("next", self.onwards(label, part + 1, after))])
         return _Node(piece, kind, [(o, self.onwards(t, 0, after)) for o, t in successors(piece.block.terminator)])
@@ -217,6 +260,8 @@ class _Draft:
 
     def may_be_lent(self, piece: Piece) -> bool:
         for item in (*piece.block.instructions, piece.block.terminator):
+            if not self.first_place.runs(item):
+                return False
             for state, _ in accesses_of(self.program, item):
                 lending = self.lendings.get(self.components[state])
                 if state in self.copied:

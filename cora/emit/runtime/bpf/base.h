@@ -15,6 +15,15 @@
 /* A function that the verifier looks at by itself, once, with arguments it knows nothing about. */
 #define CORA_ALONE __attribute__((noinline))
 
+/* A pointer of the context as 64 bits: the compiler knows it as 32 that were extended, and would keep half of it on the
+ * stack, where the verifier does not know it as a pointer any more. */
+static inline uint8_t *cora_pointer(uint32_t context)
+{
+    uint8_t *at = (uint8_t *)(unsigned long)context;
+    __asm__("" : "+r"(at));
+    return at;
+}
+
 /* Loops keep their shape; the verifier counts their turns. */
 #define CORA_LOOP _Pragma("clang loop unroll(disable)")
 

@@ -89,8 +89,8 @@ static inline uint64_t cora_clock(void)
 /* Prepares the context of a packet; false: it did not come from a port of the program. */
 static inline bool cora_arrive(struct xdp_md *ctx, struct cora_packet *p)
 {
-    p->data = (uint8_t *)(long)ctx->data;
-    p->data_end = (uint8_t *)(long)ctx->data_end;
+    p->data = cora_pointer(ctx->data);
+    p->data_end = cora_pointer(ctx->data_end);
     p->wirelen = (uint32_t)(p->data_end - p->data);
     p->now = cora_clock();
     if (CORA_UNLIKELY(cora_shared.test_run)) {

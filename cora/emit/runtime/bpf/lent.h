@@ -17,6 +17,11 @@
 /* Entries looked at for the one that is idle longest, in turn from where the last search ended. */
 #define CORA_SAMPLE 64
 
+struct cora_idle {
+    uint64_t used;
+    uint32_t found;
+};
+
 /* The flow of an entry had one more packet. */
 static inline void cora_note_gap(struct cora_lent_entry *l, uint64_t now)
 {
@@ -51,18 +56,29 @@ static inline bool cora_close_round(void)
 }
 
 /* Two rounds in one go where nothing is on its way. One CPU at a time; others find out with their next packet. */
-static CORA_ALONE void cora_close_rounds(void)
+CORA_ALONE int cora_close_rounds(void)
 {
     if (__sync_lock_test_and_set(&cora_shared.rounds.busy, 1))
-        return;
+        return 0;
     if (cora_close_round())
         cora_close_round();
     __sync_lock_test_and_set(&cora_shared.rounds.busy, 0);
+    return 0;
 }
 
 static inline bool cora_is_through(uint64_t round)
 {
     return cora_volatile(&cora_shared.rounds.through) >= round;
+}
+
+/* Before the entry is locked: closes rounds where that may let it be used. */
+static inline void cora_lent_look(const struct cora_lent_entry *l, uint32_t lending)
+{
+    uint64_t guard = cora_volatile(&cora_shared.guard[lending]);
+    if (CORA_LIKELY(!l->pending && cora_is_through(guard)))
+        return;
+    if (!cora_is_through(l->round > guard ? l->round : guard))
+        cora_close_rounds();
 }
 
 /* Whether all packets that the entry must not overtake are through; else later ones follow those. */
@@ -74,10 +90,7 @@ static inline bool cora_lent_is_clear(struct cora_lent_entry *l, uint32_t lendin
     for (int side = 0; side < 2; side++)
         if ((int64_t)(cora_volatile(&cora_shared.done[l->queue[side] % CORA_QUEUES]) - l->number[side]) < 0)
             return false;
-    uint64_t round = l->round > guard ? l->round : guard;
-    if (!cora_is_through(round))
-        cora_close_rounds();
-    if (!cora_is_through(round))
+    if (!cora_is_through(l->round > guard ? l->round : guard))
         return false;
     l->pending = false;
     return true;

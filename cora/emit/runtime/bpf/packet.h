@@ -22,8 +22,10 @@ struct cora_lent_entry;
 struct cora_packet {
     uint8_t *data, *data_end;
     uint8_t *l3_header, *l4_header, *quoted_header, *quoted_l4_header;
-    struct cora_lent_entry *met; /* the lent entry the packet used or has to follow */
+    struct cora_lent_entry *met; /* the lent entry the packet used */
     uint64_t now;
+    uint64_t number; /* of the packet among those handed on in its queue; 0: it is not handed on */
+    uint32_t queue;
     uint32_t wirelen, present;
     uint32_t l3, end, l4;
     uint32_t fragment_start, fragment_offset, fragment_id;
@@ -99,7 +101,7 @@ static inline enum cora_outcome cora_extract_arp(struct cora_packet *p)
 /* The sum of an IPv4 header's option words: the header is at frame offset `at`, `length` bytes long. */
 CORA_ALONE uint64_t cora_options_sum(struct xdp_md *ctx, uint32_t at, uint32_t length)
 {
-    uint8_t *data = (uint8_t *)(long)ctx->data, *data_end = (uint8_t *)(long)ctx->data_end;
+    uint8_t *data = cora_pointer(ctx->data), *data_end = cora_pointer(ctx->data_end);
     uint64_t sum = 0;
     if (at > CORA_FRAME_LIMIT)
         return 0;
@@ -116,7 +118,7 @@ CORA_ALONE uint64_t cora_options_sum(struct xdp_md *ctx, uint32_t at, uint32_t l
 /* Whether an IPv4 header of `length` bytes at frame offset `at` has an LSRR (131) or SSRR (137) option. */
 CORA_ALONE int cora_has_source_route(struct xdp_md *ctx, uint32_t at, uint32_t length)
 {
-    uint8_t *data = (uint8_t *)(long)ctx->data, *data_end = (uint8_t *)(long)ctx->data_end;
+    uint8_t *data = cora_pointer(ctx->data), *data_end = cora_pointer(ctx->data_end);
     uint32_t next = 20;
     if (at > CORA_FRAME_LIMIT - 64)
         return 0;
@@ -193,7 +195,7 @@ CORA_ALONE int cora_walk_chain(struct xdp_md *ctx, struct cora_chain *chain)
 {
     if (!chain)
         return CORA_UNPARSED;
-    uint8_t *data = (uint8_t *)(long)ctx->data, *data_end = (uint8_t *)(long)ctx->data_end;
+    uint8_t *data = cora_pointer(ctx->data), *data_end = cora_pointer(ctx->data_end);
     uint32_t at = chain->at, start = 0, offset = 0, id = 0;
     uint8_t next = chain->next, more = 0, seen = 0;
     CORA_LOOP

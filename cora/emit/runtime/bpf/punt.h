@@ -22,31 +22,36 @@ static inline uint32_t cora_queue(struct xdp_md *ctx, const struct cora_packet *
     return (p->port * cora_shared.queues + ctx->rx_queue_index) % CORA_QUEUES;
 }
 
-/* The packet will be handed on, and the entry it met follows it. It is counted first: a round that is closed after that
- * covers it, and one that was closed before is not noted here. So the notes need no lock; one that is overwritten or late only
- * makes the entry wait longer. Called before the packet lets go of its entry. */
-static inline void cora_handed_on(struct cora_counts *counts, struct cora_packet *p, uint32_t queue)
+/* The packet will be handed on: it is counted, once. */
+static inline void cora_hand_on(struct xdp_md *ctx, struct cora_counts *counts, struct cora_packet *p)
 {
-    uint64_t number = __sync_fetch_and_add(&cora_shared.punted[queue], 1) + 1;
-    struct cora_lent_entry *met = p->met;
-    counts->statistics[CORA_PUNTED]++;
-    if (!met)
+    if (p->number)
         return;
+    p->queue = cora_queue(ctx, p);
+    p->number = __sync_fetch_and_add(&cora_shared.punted[p->queue], 1) + 1;
+    counts->statistics[CORA_PUNTED]++;
+}
+
+/* The entry, whose lock is held, must not overtake the packet, which was counted before: a round that is closed after that
+ * covers it, and the number of one that was closed before is not noted here. */
+static inline void cora_follow(const struct cora_packet *p, struct cora_lent_entry *l)
+{
     uint32_t side = p->port & 1;
-    if (met->queue[side] != queue) {
+    if (l->queue[side] != p->queue) {
         /* Those of the other queue are covered by the round. */
-        if (met->pending)
-            met->round = cora_volatile(&cora_shared.rounds.open);
-        met->queue[side] = queue;
+        if (l->pending)
+            l->round = cora_volatile(&cora_shared.rounds.open);
+        l->queue[side] = p->queue;
     }
-    met->number[side] = number;
-    *(volatile bool *)&met->pending = true;
+    l->number[side] = p->number;
+    l->pending = true;
 }
 
 /* It was counted, but no socket will have it: the user half counts it as through when all before it are. */
-static inline int cora_not_handed_on(struct cora_counts *counts, uint32_t queue, enum cora_kernel_fault fault)
+static inline int cora_not_handed_on(struct cora_counts *counts, const struct cora_packet *p,
+                                     enum cora_kernel_fault fault)
 {
-    __sync_fetch_and_add(&cora_shared.lost[queue], 1);
+    __sync_fetch_and_add(&cora_shared.lost[p->queue % CORA_QUEUES], 1);
     return cora_fault(counts, fault);
 }
 
@@ -55,7 +60,7 @@ static inline uint8_t *cora_punt_head(struct xdp_md *ctx, const struct cora_pack
 {
     if (bpf_xdp_adjust_meta(ctx, -CORA_PUNT_META))
         return NULL;
-    uint8_t *meta = (uint8_t *)(long)ctx->data_meta, *data = (uint8_t *)(long)ctx->data;
+    uint8_t *meta = cora_pointer(ctx->data_meta), *data = cora_pointer(ctx->data);
     if (meta + CORA_PUNT_META > data)
         return NULL;
     struct cora_punt_head *head = (struct cora_punt_head *)meta;
@@ -88,14 +93,14 @@ static inline uint8_t *cora_punt_head(struct xdp_md *ctx, const struct cora_pack
     return meta;
 }
 
-static inline int cora_punt(struct cora_counts *counts, uint32_t queue)
+static inline int cora_punt(struct cora_counts *counts, const struct cora_packet *p)
 {
     if (CORA_UNLIKELY(cora_shared.test_run)) {
         cora_shared.verdict = CORA_VERDICT_PUNT;
         return XDP_REDIRECT;
     }
-    if (!cora_shared.attached || bpf_redirect_map(&cora_xsks, queue, 0) != XDP_REDIRECT)
-        return cora_not_handed_on(counts, queue, CORA_FAULT_USER);
+    if (!cora_shared.attached || bpf_redirect_map(&cora_xsks, p->queue, 0) != XDP_REDIRECT)
+        return cora_not_handed_on(counts, p, CORA_FAULT_USER);
     return XDP_REDIRECT;
 }
 

@@ -1,7 +1,7 @@
 /* The kernel half as a place of the in-process execution of a split program (../split.h): packets go through
  * BPF_PROG_TEST_RUN in virtual time, messages through cora_told, and what the kernel half reports goes to the world.
  *
- * Included last, behind the defines of ../split.h and kernel_interface.h. One receive queue. Linked with libbpf. */
+ * Included last, behind the defines of ../split.h and kernel_interface.h. One receive queue a port. Linked with libbpf. */
 #ifndef CORA_BPF_TEST_PLACE_H
 #define CORA_BPF_TEST_PLACE_H
 
@@ -24,7 +24,10 @@ struct cora_engine {
     struct cora_shared *shared;
     struct cora_rows *rows;
     int xdp, told, sweep, dump, counts;
-    uint64_t *punted; /* indices of packets handed on, in order */
+    struct cora_test_punt {
+        uint64_t index;
+        uint32_t queue;
+    } *punted; /* packets handed on, in order */
     size_t punted_count, punted_room, through;
     uint64_t swept; /* up to this time */
     uint64_t notices;
@@ -169,7 +172,7 @@ static void cora_kernel_hand_over(struct cora_engine *E, const struct cora_packe
     item->record = *p->record;
     memcpy(item->frame, E->out + CORA_PUNT_META, caplen);
     E->punted = cora_grow(E->punted, &E->punted_room, E->punted_count + 1, sizeof *E->punted);
-    E->punted[E->punted_count++] = p->index;
+    E->punted[E->punted_count++] = (struct cora_test_punt){p->index, p->port};
     cora_world_push(E->world, 1, item);
 }
 
@@ -221,9 +224,8 @@ static void cora_place_arrive(struct cora_engine *E, const struct cora_record *r
 static void cora_place_told(struct cora_engine *E, const struct cora_message *message)
 {
     if (message->kind == CORA_DONE) {
-        while (E->through < E->punted_count && E->punted[E->through] < message->number)
-            E->through++;
-        E->shared->done[0] = E->through;
+        while (E->through < E->punted_count && E->punted[E->through].index < message->number)
+            E->shared->done[E->punted[E->through++].queue]++;
         return;
     }
     struct cora_kernel_call call = {.message = *message};
