@@ -7,7 +7,8 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
-from cora.emit.bpf import emit_kernel, file_stem
+from cora.backends.xdp.capabilities import part_refusals
+from cora.emit.bpf import KERNEL, emit_kernel, file_stem
 from cora.emit.c import RUNTIME
 from cora.emit.cbuild import build_bpf
 from cora.errors import CoraError, Kind, fail
@@ -28,7 +29,21 @@ def compile_kernel(split: Split) -> Path:
         CoraError: `Kind.NO_COMPILER`, `Kind.COMPILER_FAILED`, `Kind.CACHE_UNWRITABLE`, `Kind.NOT_BUILDABLE` for what
             the kernel cannot run.
     """
-    return build_bpf(f"{file_stem(split)}-kernel", emit_kernel(split), FLAGS, include_dirs=[RUNTIME, *system_headers()])
+    sources = emit_kernel(checked(split))
+    return build_bpf(f"{file_stem(split)}-kernel", sources, FLAGS, include_dirs=[RUNTIME, *system_headers()])
+
+
+def checked(split: Split) -> Split:
+    """The split, when the kernel can hold and run its part.
+
+    Raises:
+        CoraError: `Kind.NOT_BUILDABLE`; planning asks before, so the plan was made otherwise.
+    """
+    found = next(part_refusals(split.parts[KERNEL]), None)
+    if found is None:
+        return split
+    raise fail(Kind.NOT_BUILDABLE, f"'{found.subject}' cannot be in the kernel: {found.reason}", span=found.span,
+               hint="plan again with this version of cora")
 
 
 @lru_cache(maxsize=1)

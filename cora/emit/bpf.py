@@ -6,8 +6,7 @@ packet finds an entry that packets change, it holds the entry's lock; `held` say
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 
 from cora.analysis.liveness import liveness_of
@@ -56,8 +55,10 @@ _BASES = {
 _WITH_CONTEXT = ("ipv4", "ipv6", "quoted.ipv6")
 
 
-def emit_kernel(split: Split) -> dict[str, str]:
+def emit_kernel(split: Split, config: Mapping[str, int] | None = None) -> dict[str, str]:
     """File names and texts of the kernel's half: the program, and the header it shares with the user half.
+
+    ``config``: values to begin with, where they are not those of the program.
 
     Built with ``clang -O2 -g -target bpf -mcpu=v3 -ffreestanding -I cora/emit/runtime``.
 
@@ -65,20 +66,21 @@ def emit_kernel(split: Split) -> dict[str, str]:
         CoraError: `Kind.ENGINE_LIMIT` for what BPF does not take; `cora.backends.xdp.capabilities` says so before.
     """
     kernel = KernelProgram(split)
-    return {INTERFACE: interface(split), f"{file_stem(split)}.bpf.c": kernel.text()}
+    return {INTERFACE: interface(split, config), f"{file_stem(split)}.bpf.c": kernel.text()}
 
 
 def file_stem(split: Split) -> str:
     """The program's name as a file name."""
-    return re.sub(r"\W", "_", split.program.name, flags=re.ASCII) or "nf"
+    return "".join(c if c.isascii() and c.isalnum() else "_" for c in split.program.name)[:40] or "program"
 
 
-def interface(split: Split) -> str:
+def interface(split: Split, config: Mapping[str, int] | None = None) -> str:
     """The generated header that both halves include before runtime/bpf/abi.h."""
     program, part = split.program, split.parts[KERNEL]
     dialect = KernelDialect(split)
     members = [f"    {value_type(c.type)} {dialect.names.config(c.name)};" for c in program.configs]
-    values = ", ".join(literal(c.value, c.type) for c in program.configs) or "0"
+    given = config or {}
+    values = ", ".join(literal(given.get(c.name, c.value), c.type) for c in program.configs) or "0"
     copies = [f"    __builtin_memcpy(&config->{dialect.names.config(f.name)}, row + {f.offset}, {f.size});"
               for f in config_row(program).fields]
     rows = [f" *   {i}: {comment(s.name)} ({type(s).__name__.removesuffix('State').lower()}, {part.roles[s.name]})"
