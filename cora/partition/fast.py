@@ -10,7 +10,8 @@ faster than the square of the blocks, and it halves what all packets share, abov
 3. Groups are halved, and the relaxation is solved again with units only where their group or a neighbour of it was:
    almost all of its columns are constants. This goes on until every unit stands for itself.
 4. What is left of fractions is rounded at a threshold, which keeps packets moving away from the wire, and repaired and
-   improved by local search with the relaxation's duals as prices (`cora.partition.local`).
+   improved by local search with the relaxation's duals as prices (`cora.partition.local`); then by the integer program
+   of a kernel of columns: those that the relaxation halves or that would cost little otherwise.
 5. The bound is Lagrange's, the least over the branches: with prices fixed, what ties the problem together leaves it,
    and what is left (a closure problem) is solved in a fraction of the time. Any prices give a valid bound.
 """
@@ -18,6 +19,7 @@ faster than the square of the blocks, and it halves what all packets share, abov
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -46,7 +48,14 @@ _BRANCHING = 0.4
 # Kept from the limit of the soft maximum, for what rounding adds.
 _MARGIN = 1e-5
 _WHOLE = 1e-6
-_POLISH_GAP = 2e-3
+_POLISH_GAP = 5e-3
+# Shares of the time for the local search before the integer program of a kernel, by the columns; what columns of the
+# first kernel and of the next one cost at most, as shares of the goal.
+_FEW_COLUMNS = 600
+_LOCAL_FIRST, _LOCAL_MOSTLY = 0.2, 0.6
+_KERNELS = (3e-3, 1e-2, float("inf"))
+# Of the time that is left, what the solver is given: it stops late.
+_GIVEN = 0.7
 
 
 @dataclass(frozen=True)
@@ -68,7 +77,10 @@ class Quick:
 
 @dataclass(frozen=True)
 class _Relaxed:
-    """A relaxation: its solution, and prices of rooms [rows], loads [K], host work [K] and of the soft maximum."""
+    """A relaxation: its solution, and prices of rooms [rows], loads [K], host work [K] and of the soft maximum.
+
+    ``reduced`` costs [columns] of all columns; ``lower``, ``upper``: bounds of the whole-numbered ones.
+    """
 
     model: Model
     values: NDArray[np.float64]
@@ -77,6 +89,9 @@ class _Relaxed:
     loads: Vector
     hosts: Vector
     limit: float
+    reduced: Vector
+    lower: Vector
+    upper: Vector
 
     @property
     def beyond(self) -> Vector:
@@ -112,13 +127,16 @@ def quick(problem: Problem, task: Task, seconds: float, bounded: bool = True) ->
     solved = [relaxed for _, relaxed in branches if relaxed is not None]
     if not solved:
         return Quick(None, float("inf"), None, time.perf_counter() - started)
-    best = min(solved, key=lambda r: r.value)
-    found = _refined(levels, best, task, deadline, points)
-    if found is not None and broken_rules(problem, found):
-        found = None
-    value = float("inf")
-    if found is not None:
-        value = float(best.model.worth(task.goal, demand_of(problem, found)))
+    solved.sort(key=lambda r: r.value)
+    best, found, value = solved[0], None, float("inf")
+    for relaxed in solved:
+        if relaxed.value >= value or (found is not None and time.perf_counter() > deadline):
+            break
+        made = _refined(levels, relaxed, task, deadline, points)
+        if made is None or broken_rules(problem, made):
+            continue
+        worth = float(relaxed.model.worth(task.goal, demand_of(problem, made)))
+        found, value = (made, worth) if worth < value else (found, value)
     bound = _bound(levels, branches, best, task) if bounded and task.goal != "latency" else None
     return Quick(found, value, bound, time.perf_counter() - started)
 
@@ -136,11 +154,14 @@ def _levels(problem: Problem) -> list[tuple[Problem, list[int]]]:
     return levels
 
 
-def relax(model: Model, task: Task, deadline: float, points: list[Vector]) -> _Relaxed | None:
+def relax(model: Model, task: Task, deadline: float, points: list[Vector], fixed: Mapping[int, int] | None = None
+          ) -> _Relaxed | None:
     """The relaxation with tangents until they change little; None without a solution.
 
-    ``points``: utilisations of tangents that the model has; new ones are added.
+    ``points``: utilisations of tangents that the model has; new ones are added. ``fixed``: units at a place each.
     """
+    if fixed is not None:
+        model.fix(fixed)
     limits = task.limits
     if limits.load is not None:
         limits = replace(limits, load=limits.load * (1 - _MARGIN))
@@ -151,7 +172,7 @@ def relax(model: Model, task: Task, deadline: float, points: list[Vector]) -> _R
             return found if outcome.status == "unknown" else None
         assert isinstance(model.session, Highs)
         model.session.resume_quickly()
-        found = _priced(model, np.asarray(outcome.values), model.value(task.goal, outcome.objective), model.session)
+        found = _priced(model, np.asarray(outcome.values), model.value(task.goal, outcome.objective), fixed or {})
         loads = model.loads_in(outcome.values)
         thought = found.values[model.load] if task.goal == "load" else limits.load
         if thought is None or norm(model.problem, loads) <= max(thought, 1e-12) * _CLOSE:
@@ -173,14 +194,16 @@ def _modelled(problem: Problem, task: Task, points: list[Vector]) -> Model:
     return model
 
 
-def _priced(model: Model, values: NDArray[np.float64], value: float, session: Highs) -> _Relaxed:
-    rows, columns = session.prices()
+def _priced(model: Model, values: NDArray[np.float64], value: float, fixed: Mapping[int, int]) -> _Relaxed:
+    assert isinstance(model.session, Highs)
+    rows, columns = model.session.prices()
+    lower, upper = (bounds[model.integer] for bounds in model.bounds(fixed))
     loads, hosts = np.zeros(len(model.problem.resources)), np.zeros(len(model.problem.resources))
     loads[list(model.load_rows)] = -rows[list(model.load_rows.values())]
     hosts[list(model.host_rows)] = rows[list(model.host_rows.values())]
     rooms = np.where(model.room_rows >= 0, -rows[model.room_rows], 0.0)
     return _Relaxed(model, values, value, np.maximum(rooms, 0.0), np.maximum(loads, 0.0), np.maximum(hosts, 0.0),
-                    max(0.0, -float(columns[model.load])))
+                    max(0.0, -float(columns[model.load])), columns, lower, upper)
 
 
 # Branches.
@@ -208,9 +231,8 @@ def _branches(problem: Problem, task: Task, deadline: float, points: list[Vector
         there = np.where(model.allowed[unit], relaxed.at[unit], -1.0)
         for position, place in enumerate(np.argsort(-there)[: int(model.allowed[unit].sum())]):
             fixings = {**fixed, unit: int(place)}
-            model.fix(fixings)
             in_time = position == 0 or time.perf_counter() < began + _BRANCHING * (deadline - began)
-            branches.append((fixings, relax(model, task, deadline, points) if in_time else None))
+            branches.append((fixings, relax(model, task, deadline, points, fixings) if in_time else None))
     return branches
 
 
@@ -239,24 +261,37 @@ def _refined(levels: list[tuple[Problem, list[int]]], relaxed: _Relaxed, task: T
             rounded = _local(relaxed, levels[number][0], task, deadline)
             return None if rounded is None else _expanded(levels, number, rounded)
         relaxed = found
-    best = _local(relaxed, levels[0][0], task, time.perf_counter() + 0.6 * (deadline - time.perf_counter()))
-    best = _polished(relaxed, best, task, deadline) or best
+    rest = deadline - time.perf_counter()
+    small = len(relaxed.model.integer) <= _FEW_COLUMNS
+    best = _local(relaxed, levels[0][0], task, time.perf_counter() + (_LOCAL_FIRST if small else _LOCAL_MOSTLY) * rest)
+    for least in _KERNELS:
+        best = _polished(relaxed, best, task, least, deadline) or best
     return None if best is None else expand(best, levels[0][1])
 
 
-def _polished(relaxed: _Relaxed, best: Assignment | None, task: Task, deadline: float) -> Assignment | None:
-    """The best of what the last relaxation could be, by the integer program of those few columns, if there is time."""
+def _polished(relaxed: _Relaxed, best: Assignment | None, task: Task, least: float, deadline: float
+              ) -> Assignment | None:
+    """The best of what the last relaxation could be, by the integer program of a kernel of its columns, if there is
+    time: without those that it decides and that would cost more than ``least`` of its value otherwise."""
     model = relaxed.model
     limits = task.limits
     if limits.load is not None:
         limits = replace(limits, load=limits.load * (1 - _MARGIN))
+    if time.perf_counter() >= deadline:
+        return None
+    rounded = np.rint(relaxed.values[model.integer])
+    decided = (np.abs(relaxed.values[model.integer] - rounded) < _WHOLE) & (
+        np.abs(relaxed.reduced[model.integer]) > least * abs(relaxed.value))
+    lower, upper = np.where(decided, rounded, relaxed.lower), np.where(decided, rounded, relaxed.upper)
+    model.session.bound_columns(model.integer, lower, upper)
     top = None
     for _ in range(_TANGENTS):
         if time.perf_counter() >= deadline:
             break
-        inside = best is not None and bool(model.allowed[np.arange(len(best.places)), list(best.places)].all())
-        outcome = model.solve(task.goal, limits, deadline - time.perf_counter(), start=best if inside else None,
-                              gap=_POLISH_GAP)
+        start = None if best is None else model.values_of(best)[model.integer]
+        inside = start is not None and bool(((lower <= start) & (start <= upper)).all())
+        outcome = model.solve(task.goal, limits, _GIVEN * (deadline - time.perf_counter()),
+                              start=best if inside else None, gap=_POLISH_GAP)
         if not outcome.values:
             break
         found = model.assignment(outcome.values)
