@@ -120,7 +120,7 @@ static bool cora_folder_is_empty(const char *path)
     return empty;
 }
 
-/* Removes what is pinned, and the folder. */
+/* Removes what is pinned, and the folder; links are detached. */
 static void cora_kernel_unpin(const struct cora_kernel *k)
 {
     DIR *folder = opendir(k->pins);
@@ -129,6 +129,11 @@ static void cora_kernel_unpin(const struct cora_kernel *k)
         if (entry->d_name[0] == '.')
             continue;
         snprintf(path, sizeof path, "%s/%s", k->pins, entry->d_name);
+        struct bpf_link *link = strncmp(entry->d_name, "link_", 5) ? NULL : bpf_link__open(path);
+        if (link) {
+            bpf_link__detach(link);
+            bpf_link__destroy(link);
+        }
         unlink(path);
     }
     if (folder)
@@ -151,10 +156,14 @@ static int cora_libbpf_print(enum libbpf_print_level level, const char *format, 
     return vsnprintf(cora_libbpf_said + used, sizeof cora_libbpf_said - used, format, arguments);
 }
 
-static void cora_kernel_load(struct cora_kernel *k, const char *file, const char *pins)
+static void cora_kernel_load(struct cora_kernel *k, const char *file, const char *pins, bool fresh)
 {
     libbpf_set_print(cora_libbpf_print);
     cora_kernel_folder(k, pins);
+    if (fresh) {
+        cora_kernel_unpin(k);
+        cora_kernel_folder(k, pins);
+    }
     k->resumed = !cora_folder_is_empty(k->pins);
     k->object = bpf_object__open_file(file, NULL);
     if (!k->object)
@@ -165,7 +174,7 @@ static void cora_kernel_load(struct cora_kernel *k, const char *file, const char
         if (!k->resumed)
             cora_kernel_unpin(k);
         cora_fail("the kernel half %s cannot be loaded (%s)%s%s\n%s", file, strerror(error),
-                  k->resumed ? "; the maps pinned by an earlier run may be of another plan: remove them with rm -r " : "",
+                  k->resumed ? "; the maps pinned by an earlier run may be of another plan: --fresh removes " : "",
                   k->resumed ? k->pins : "", cora_libbpf_said);
     }
     k->shared = cora_kernel_map(k, ".data.shared", sizeof *k->shared);

@@ -42,7 +42,7 @@ static int cora_ledger_find(const struct cora_kernel *k, const char *path)
     if (fd < 0)
         return -1;
     if (bpf_obj_get_info_by_fd(fd, &info, &length) != 0 || info.value_size != sizeof(struct cora_ledger))
-        cora_fail("%s is not of this plan: remove the maps of the other one with rm -r %s", path, k->pins);
+        cora_fail("%s is not of this plan: --fresh removes what the other one left in %s", path, k->pins);
     return fd;
 }
 
@@ -64,8 +64,8 @@ static struct cora_ledger *cora_ledger_open(const struct cora_kernel *k)
     if (!ledger->plan[0])
         snprintf(ledger->plan, sizeof ledger->plan, "%s", CORA_PLAN);
     if (strcmp(ledger->plan, CORA_PLAN) != 0)
-        cora_fail("the maps in %s are of the plan %.16s, this program is of %.16s: remove them with rm -r %s", k->pins,
-                  ledger->plan, CORA_PLAN, k->pins);
+        cora_fail("the maps in %s are of the plan %.16s, this program is of %.16s: --fresh removes them", k->pins,
+                  ledger->plan, CORA_PLAN);
     ledger->starts++;
     return ledger;
 }

@@ -16,11 +16,13 @@
 struct cora_options {
     char kernel[CORA_PATH_ROOM], pins[CORA_PATH_ROOM], socket[CORA_PATH_ROOM];
     uint32_t ring; /* entries of each AF_XDP ring */
+    bool fresh;    /* nothing of an earlier run is kept */
+    bool look;     /* only tell what is there */
 };
 
 static __attribute__((noreturn)) void cora_usage(void)
 {
-    printf("usage: %s --port NAME=INTERFACE ... [--kernel FILE] [--pins FOLDER] [--socket PATH] [--ring N]\n\n"
+    printf("usage: %s --port NAME=INTERFACE ... [--kernel FILE] [--pins FOLDER] [--socket PATH] [--ring N] [--fresh]\n\n"
            "Runs %s on these interfaces until SIGTERM or SIGINT; prints totals as JSON at the end.\n"
            "  --port NAME=INTERFACE  one for each of:", CORA_NAME "-user", CORA_NAME);
     for (uint32_t i = 0; i < CORA_PORTS; i++)
@@ -28,7 +30,9 @@ static __attribute__((noreturn)) void cora_usage(void)
     printf("\n  --kernel FILE          the kernel half (as built: ../../kernel/build/%s.bpf.o)\n"
            "  --pins FOLDER          where maps are pinned (/sys/fs/bpf/cora/%s)\n"
            "  --socket PATH          the control socket (/run/cora/%s.sock)\n"
-           "  --ring N               packets that wait for this program at each queue, a power of two (2048)\n",
+           "  --ring N               packets that wait for this program at each queue, a power of two (2048)\n"
+           "  --fresh                forget what a killed program left pinned\n"
+           "  --look                 only tell which halves are alive, as JSON\n",
            CORA_NAME, CORA_NAME, CORA_NAME);
     exit(0);
 }
@@ -83,8 +87,8 @@ static void cora_default_kernel(char out[CORA_PATH_ROOM])
 static void cora_options_read(struct cora_options *o, struct cora_kernel *k, int argc, char **argv)
 {
     static const struct option names[] = {{"port", 1, NULL, 'p'}, {"kernel", 1, NULL, 'k'}, {"pins", 1, NULL, 'd'},
-                                          {"socket", 1, NULL, 's'}, {"ring", 1, NULL, 'r'}, {"help", 0, NULL, 'h'},
-                                          {NULL, 0, NULL, 0}};
+                                          {"socket", 1, NULL, 's'}, {"ring", 1, NULL, 'r'}, {"fresh", 0, NULL, 'f'},
+                                          {"look", 0, NULL, 'l'}, {"help", 0, NULL, 'h'}, {NULL, 0, NULL, 0}};
     cora_default_kernel(o->kernel);
     cora_option_path(o->pins, "--pins", "/sys/fs/bpf/cora/" CORA_NAME);
     cora_option_path(o->socket, "--socket", "/run/cora/" CORA_NAME ".sock");
@@ -96,6 +100,8 @@ static void cora_options_read(struct cora_options *o, struct cora_kernel *k, int
         case 'd': cora_option_path(o->pins, "--pins", optarg); break;
         case 's': cora_option_path(o->socket, "--socket", optarg); break;
         case 'r': o->ring = cora_option_ring(optarg); break;
+        case 'f': o->fresh = true; break;
+        case 'l': o->look = true; break;
         case 'h': cora_usage();
         default: exit(2);
         }

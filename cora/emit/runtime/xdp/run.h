@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "options.h"
+#include "look.h"
 #include "requests.h"
 
 #define CORA_MILLISECOND UINT64_C(1000000)
@@ -242,13 +242,15 @@ int main(int argc, char **argv)
     struct cora_user *u = &cora_user;
     struct cora_options options;
     cora_options_read(&options, &u->kernel, argc, argv);
+    if (options.look)
+        return cora_look(&u->kernel, &options);
     cora_user_signals();
     struct rlimit unlimited = {RLIM_INFINITY, RLIM_INFINITY};
     setrlimit(RLIMIT_MEMLOCK, &unlimited);
     cora_interfaces_read(&u->kernel);
     cora_user_control(u, options.socket);
     cora_before_failing = cora_user_undo;
-    cora_kernel_load(&u->kernel, options.kernel, options.pins);
+    cora_kernel_load(&u->kernel, options.kernel, options.pins, options.fresh);
     cora_user_engine(u);
     cora_user_ledger(u);
     cora_user_sockets(u, options.ring);
