@@ -25,7 +25,7 @@ def user_folder(split: Split, config: Mapping[str, int], plan: str, stem: str) -
     """
     program = emit_user(split, config, plan, stem)
     headers = {f"runtime/{path}": text for path, text in runtime_headers(program).items()}
-    return {f"{stem}.c": program, INTERFACE: interface(split), "Makefile": _makefile(stem),
+    return {f"{stem}.c": program, INTERFACE: interface(split, config), "Makefile": _makefile(stem),
             "README.md": readme(split.program, stem), **headers}
 
 
