@@ -1,7 +1,8 @@
-"""``cora trace``: one packet's way through a program."""
+"""``cora trace``: one packet's way through a program, or the next ones of a program that runs."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from functools import lru_cache
@@ -16,7 +17,6 @@ from cora.cli.common import (
     assumption,
     check_inputs,
     json_option,
-    nf_argument,
     print_json,
     progress,
     settings_of,
@@ -33,22 +33,41 @@ if TYPE_CHECKING:
 
 
 @click.command("trace")
-@nf_argument
-@click.argument("traffic", metavar="TRACE", type=click.Path())
+@click.argument("nf", metavar="NF", type=click.Path(), required=False)
+@click.option("--set", "settings", multiple=True, metavar="CONFIG=VALUE",
+              help="Give a config of the program another value. Repeatable.")
+@click.argument("traffic", metavar="TRACE", type=click.Path(), required=False)
+@click.option("--live", metavar="NAME", default=None,
+              help="Follow packets of this run instead (a name of `cora status`, or the path of a control socket).")
+@click.option("-n", "--number", default=10, show_default=True, type=click.IntRange(1), metavar="N",
+              help="With --live: so many packets.")
 @click.option("--packet", type=click.IntRange(0), metavar="N",
               help="Number of the packet, counted from 0 over those that reach the program.")
 @click.option("--dropped", metavar="REASON", help="The first packet that is dropped for this reason.")
 @click.option("--all", "everything", is_flag=True, help="Every step: headers read, values computed, jumps.")
 @traffic_options
 @json_option
-def command(nf: str, settings: tuple[str, ...], traffic: str, packet: int | None, dropped: str | None,
-            everything: bool, port_map: tuple[str, ...], captured_at: str | None, ignore_checksums: bool,
-            headers_only: bool, as_json: bool) -> None:
-    """Follow one packet of TRACE through the program NF: lines, look-ups, entries, and why it ended as it did."""
+def command(nf: str | None, settings: tuple[str, ...], traffic: str | None, live: str | None, number: int,
+            packet: int | None, dropped: str | None, everything: bool, port_map: tuple[str, ...],
+            captured_at: str | None, ignore_checksums: bool, headers_only: bool, as_json: bool) -> None:
+    """Follow one packet of TRACE through the program NF: lines, look-ups, entries, and why it ended as it did.
+
+    With --live: the next packets that a running program takes in hand, what it sends and why it drops. Packets that a
+    place nearer to the wire ends by itself are not seen; `cora status` counts them.
+    """
     import cora
     from cora.engine.results import Options
     from cora.runtime.tracing import first_dropped
 
+    if live is not None:
+        if nf is not None or packet is not None or dropped is not None or settings or everything:
+            raise fail(Kind.BAD_FLAG, "a live trace has its program and its packets", where="--live",
+                       hint="cora trace --live NAME -n 10")
+        _follow(live, number, as_json)
+        return
+    if nf is None or traffic is None:
+        raise fail(Kind.BAD_FLAG, "say which program and which capture", where="NF TRACE",
+                   hint="cora trace nat.nf capture.pcap --packet 300, or cora trace --live NAME")
     if (packet is None) == (dropped is None):
         raise fail(Kind.BAD_FLAG, "say which packet, once", where="--packet, --dropped",
                    hint='--packet 300, or --dropped "no mapping" for the first packet dropped for that; `cora replay` '
@@ -70,6 +89,22 @@ def command(nf: str, settings: tuple[str, ...], traffic: str, packet: int | None
     if (assumed := assumption(program, port_map)) is not None:
         click.echo(assumed)
     _print(program, found, everything)
+
+
+def _follow(name: str, packets: int, as_json: bool) -> None:
+    """Print the next packets of a run as they come; Ctrl-C ends it."""
+    from cora.cli.live import control_of
+    from cora.runtime.live import event_lines, followed
+
+    def tell(events: list[dict[str, Any]]) -> None:
+        if as_json:
+            click.echo(json.dumps(events))
+            return
+        for line in event_lines(events):
+            click.echo(line)
+
+    with control_of(name) as control:
+        followed(control, packets, tell)
 
 
 def _facts(program: Program, found: PacketTrace) -> dict[str, Any]:
