@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import platform
 import shutil
+import socket
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -61,6 +63,16 @@ def _has_bpf() -> bool:
     return fd >= 0 and os.geteuid() == 0
 
 
+@lru_cache(maxsize=1)
+def _has_live_xdp() -> bool:
+    if not _has_netns() or not _has_bpf() or not _has_xdp_libraries():
+        return False
+    with contextlib.suppress(OSError):
+        socket.socket(44, socket.SOCK_RAW).close()  # AF_XDP
+        return all(shutil.which(tool) for tool in ("nsenter", "ethtool", "ping", "curl", "iperf3"))
+    return False
+
+
 CAPABILITIES: dict[str, tuple[Callable[[], bool], str]] = {
     "gcc": (lambda: shutil.which("gcc") is not None, "no gcc on this machine"),
     "sanitizers": (_has_sanitizers, "gcc here cannot link the address and undefined-behaviour sanitizers"),
@@ -68,6 +80,7 @@ CAPABILITIES: dict[str, tuple[Callable[[], bool], str]] = {
     "chromium": (lambda: shutil.which("chromium") is not None, "no chromium on this machine"),
     "xdp-libraries": (_has_xdp_libraries, "pkg-config finds no libbpf 1.0 and jansson here"),
     "bpf": (_has_bpf, "BPF programs cannot be built and loaded here (needs root, clang and libbpf-dev)"),
+    "live-xdp": (_has_live_xdp, "no XDP between namespaces here (needs root, AF_XDP, ethtool, ping, curl, iperf3)"),
     "netns": (_has_netns, "network namespaces cannot be made here (needs root and iproute2)"),
 }
 

@@ -56,11 +56,3 @@ def user_half(split: Split) -> Path:
     name = stem(split.program)
     sources = {f"{name}.c": emit_user(split, {}, PLAN, name), INTERFACE: interface(split)}
     return build_program(f"{name}-user", sources, (*FLAGS, *LIBRARIES), include_dirs=[RUNTIME])
-
-
-def all_in_the_kernel(program: Program) -> Split:
-    """No packet is handed on."""
-    number = {b.label: i for i, b in enumerate(program.blocks)}
-    nodes = [PlacedNode(b, 0, True, 0, tuple((o, number[t]) for o, t in successors(b.terminator)))
-             for b in program.blocks]
-    return split_of(program, ("kernel", "user"), nodes, {s.name: {0: "whole"} for s in program.states}, [])

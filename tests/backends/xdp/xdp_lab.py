@@ -22,6 +22,8 @@ from types import TracebackType
 from typing import Any, Self
 
 CLIENT, SERVER, EXTERNAL, INNER_ROUTER = "10.0.0.2", "198.51.100.2", "203.0.113.1", "10.0.0.1"
+# Behind the server, over a link with a smaller MTU.
+FAR, FAR_MTU = "198.18.0.2", 1200
 PATIENCE = 20.0  # seconds; nothing is measured by it
 
 
@@ -34,13 +36,26 @@ def run(*command: str, check: bool = True, timeout: float = 60) -> subprocess.Co
 
 
 @dataclass
+class Started:
+    """A process in a namespace; what it writes goes to files, so that it never waits for a reader."""
+
+    process: subprocess.Popen[bytes]
+    out: Path
+    errors: Path
+
+    def end(self, number: int, within: float = PATIENCE) -> int:
+        """Sends it a signal and waits; its exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(within)
+
+
+@dataclass
 class Lab:
     """The namespaces and interfaces; use it in a ``with`` statement."""
 
-    external: str = EXTERNAL
     mtu: int = 1500
     name: str = field(default_factory=lambda: f"cx{os.getpid() % 100000}")
-    processes: list[subprocess.Popen[Any]] = field(default_factory=list)
+    started: list[Started] = field(default_factory=list)
 
     @property
     def client(self) -> str:
@@ -53,6 +68,14 @@ class Lab:
     @property
     def server(self) -> str:
         return f"{self.name}-s"
+
+    @property
+    def far(self) -> str:
+        return f"{self.name}-r"
+
+    @property
+    def spaces(self) -> tuple[str, ...]:
+        return self.client, self.function, self.server, self.far
 
     def __enter__(self) -> Self:
         try:
@@ -71,7 +94,7 @@ class Lab:
         bpf = self.folder / "bpf"
         bpf.mkdir()
         run("mount", "-t", "bpf", "bpf", str(bpf))
-        for space in (self.client, self.function, self.server):
+        for space in self.spaces:
             run("ip", "netns", "add", space)
         for far, near in ((self.client, "inside"), (self.server, "outside")):
             run("ip", "link", "add", "eth0", "netns", far, "mtu", str(self.mtu), "type", "veth", "peer", "name", near,
@@ -83,6 +106,16 @@ class Lab:
             self.within(far, "ethtool", "-K", "eth0", "tx", "off", "tso", "off", "gso", "off", "gro", "on")
         self._address(self.client, CLIENT, INNER_ROUTER, self.mac(self.server))
         self._address(self.server, SERVER, "198.51.100.1", self.mac(self.client))
+        self._beyond()
+
+    def _beyond(self) -> None:
+        run("ip", "link", "add", "eth1", "netns", self.server, "mtu", str(FAR_MTU), "type", "veth", "peer", "name",
+            "eth0", "netns", self.far, "mtu", str(FAR_MTU))
+        for space, device, address in ((self.server, "eth1", "198.18.0.1"), (self.far, "eth0", FAR)):
+            self.within(space, "ip", "addr", "add", f"{address}/24", "dev", device)
+            self.within(space, "ip", "link", "set", device, "up")
+        self.within(self.far, "ip", "route", "add", "default", "via", "198.18.0.1")
+        self.within(self.server, "sysctl", "-qw", "net.ipv4.ip_forward=1")
 
     def _address(self, space: str, address: str, gateway: str, mac: str) -> None:
         self.within(space, "ip", "addr", "add", f"{address}/24", "dev", "eth0")
@@ -95,11 +128,11 @@ class Lab:
 
     def close(self) -> None:
         """Ends everything that was started here, whatever state it is in."""
-        for process in self.processes:
+        for one in self.started:
             with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            process.wait()
-        for space in (self.client, self.function, self.server):
+                one.process.kill()
+            one.process.wait()
+        for space in self.spaces:
             run("ip", "netns", "del", space, check=False)
         run("umount", str(self.folder / "bpf"), check=False)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -112,12 +145,14 @@ class Lab:
                ) -> subprocess.CompletedProcess[str]:
         return run(*self.inside(space), *command, check=check, timeout=timeout)
 
-    def start(self, space: str, *command: str) -> subprocess.Popen[str]:
+    def start(self, space: str, *command: str) -> Started:
         """A process that is ended with the lab."""
-        process = subprocess.Popen([*self.inside(space), *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   text=True)
-        self.processes.append(process)
-        return process
+        out, errors = (self.folder / f"{len(self.started)}.{kind}" for kind in ("out", "err"))
+        with out.open("wb") as to_out, errors.open("wb") as to_errors:
+            process = subprocess.Popen([*self.inside(space), *command], stdin=subprocess.DEVNULL, stdout=to_out,
+                                       stderr=to_errors)
+        self.started.append(Started(process, out, errors))
+        return self.started[-1]
 
     def listening(self, space: str, port: int, protocol: str = "tcp") -> None:
         """Waits until something in a namespace listens on a port."""
@@ -144,51 +179,34 @@ class Half:
     """A running user half."""
 
     lab: Lab
-    process: subprocess.Popen[str]
+    started: Started
     pins: Path
     socket: Path
 
+    def said(self) -> str:
+        """What it has written to its error output."""
+        return self.started.errors.read_text()
+
     def stop(self, number: int = signal.SIGTERM) -> dict[str, Any]:
         """Ends it and gives its totals."""
-        self.process.send_signal(number)
-        out, said = self.process.communicate(timeout=PATIENCE)
-        assert self.process.returncode == 0, said
-        totals: dict[str, Any] = json.loads(out)
-        return totals
+        assert self.started.end(number) == 0, self.said()
+        return self.totals()
+
+    def totals(self) -> dict[str, Any]:
+        """What it told at its end."""
+        found: dict[str, Any] = json.loads(self.started.out.read_text())
+        return found
 
     def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    def said(self) -> str:
-        """What it has written to its error output; it must have ended."""
-        assert self.process.stderr is not None
-        return self.process.stderr.read()
+        self.started.end(signal.SIGKILL)
 
 
-def start_half(lab: Lab, program: Path, kernel: Path, *, extra: Sequence[str] = (), name: str = "nf") -> Half:
+def start_half(lab: Lab, program: Path, kernel: Path, *extra: str, name: str = "nf") -> Half:
     """Starts a user half between the interfaces and waits until it serves."""
-    pins, socket = lab.folder / "bpf" / name, lab.folder / f"{name}.sock"
-    process = lab.start(lab.function, str(program), "--port", "inside=inside", "--port", "outside=outside", "--kernel",
-                        str(kernel), "--pins", str(pins), "--socket", str(socket), *extra)
-    assert process.stderr is not None
-    for line in iter(process.stderr.readline, ""):
-        if " runs on " in line:
-            return Half(lab, process, pins, socket)
-        lab_log.append(line)
-    process.wait()
-    raise AssertionError(f"the user half ended with {process.returncode}: {''.join(lab_log)}")
-
-
-lab_log: list[str] = []
-
-
-@contextlib.contextmanager
-def running(lab: Lab, program: Path, kernel: Path) -> Iterator[Half]:
-    """A user half for the time of a block; killed when the block fails."""
-    half = start_half(lab, program, kernel)
-    try:
-        yield half
-    finally:
-        if half.process.poll() is None:
-            half.kill()
+    pins, path = lab.folder / "bpf" / name, lab.folder / f"{name}.sock"
+    started = lab.start(lab.function, str(program), "--port", "inside=inside", "--port", "outside=outside", "--kernel",
+                        str(kernel), "--pins", str(pins), "--socket", str(path), *extra)
+    half = Half(lab, started, pins, path)
+    wait_for(lambda: " runs on " in half.said() or started.process.poll() is not None, "the user half")
+    assert started.process.poll() is None, half.said()
+    return half

@@ -1,0 +1,71 @@
+"""Ends of sessions for the tests between namespaces; run as a program.
+
+server ADDRESS PORT: answers every datagram with the sender's address, a space, and the datagram.
+client ADDRESS PORT COUNT SIZE: sends datagrams one by one, waits for each answer, prints what came as JSON.
+sink ADDRESS PORT: takes TCP connections one by one, and answers each with its bytes in reverse once all have come.
+pour ADDRESS PORT SIZE: sends so many bytes to a sink, and ends well when the answer is right.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+import sys
+
+
+def server(address: str, port: int) -> None:
+    """Runs until it is killed."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
+        end.bind((address, port))
+        while True:
+            data, sender = end.recvfrom(65535)
+            end.sendto(sender[0].encode() + b" " + data, sender)
+
+
+def client(address: str, port: int, count: int, size: int) -> None:
+    """A datagram without an answer in two seconds is one that is missing."""
+    seen: list[str] = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
+        end.settimeout(2)
+        for number in range(count):
+            sent = number.to_bytes(4, "big") * (size // 4)
+            end.sendto(sent, (address, port))
+            try:
+                data, _ = end.recvfrom(65535)
+            except TimeoutError:
+                continue
+            sender, _, rest = data.partition(b" ")
+            if rest == sent:
+                seen.append(sender.decode())
+    print(json.dumps(seen))
+
+
+def sink(address: str, port: int) -> None:
+    """Runs until it is killed."""
+    with socket.create_server((address, port)) as listening:
+        while True:
+            end, _ = listening.accept()
+            with end:
+                end.sendall(_all_of(end)[::-1])
+
+
+def pour(address: str, port: int, size: int) -> None:
+    """Exit code 1: the answer is another one."""
+    data = random.Random(size).randbytes(size)
+    with socket.create_connection((address, port), 20) as end:
+        end.sendall(data)
+        end.shutdown(socket.SHUT_WR)
+        sys.exit(_all_of(end) != data[::-1])
+
+
+def _all_of(end: socket.socket) -> bytes:
+    parts = []
+    while part := end.recv(1 << 16):
+        parts.append(part)
+    return b"".join(parts)
+
+
+if __name__ == "__main__":
+    what, where, *numbers = sys.argv[1:]
+    {"server": server, "client": client, "sink": sink, "pour": pour}[what](where, *(int(n) for n in numbers))
