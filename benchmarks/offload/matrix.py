@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 FILE = Path(__file__).with_name("matrix.toml")
+WEAK = " with order weak"
 
 
 @dataclass(frozen=True)
@@ -62,16 +63,23 @@ class Matrix:
     traffics: tuple[Traffic, ...]
     tenants: tuple[tuple[str, ...], ...]
     published: Mapping[str, str]
+    weak_programs: tuple[str, ...] = ()
+    weak_nics: tuple[str, ...] = ()
 
     def tasks(self) -> Iterator[tuple[Traffic, str]]:
         """(Traffic, program): what shares one profile."""
-        yield from itertools.product(self.traffics, self.programs)
+        yield from itertools.product(self.traffics, (*self.programs, *(p + WEAK for p in self.weak_programs)))
+
+    def nics_of(self, program: str) -> tuple[str, ...]:
+        """The cards of a program's rows."""
+        return self.weak_nics if program.endswith(WEAK) else self.nics
 
     @property
     def rows(self) -> int:
         """How many rows there are, tenants included."""
         each = len(self.nics) * len(self.requests)
-        return each * len(self.traffics) * len(self.programs) + each * len(self.tenants)
+        alone = sum(len(self.nics_of(program)) for _, program in self.tasks())
+        return len(self.requests) * alone + each * len(self.tenants)
 
     @property
     def middle(self) -> Traffic:
@@ -93,9 +101,11 @@ def load(file: Path = FILE, *, subset: bool = False) -> Matrix:
         fixed = {"zipf": part["zipf"], "churn": part["churn"]}
         traffics += [_traffic(part["vary"], usual, {**fixed, part["vary"]: value}) for value in part["values"]]
     requests = [Request(r, None) for r in chosen["rates"]] + [Request(None, c) for c in chosen["cores"]]
+    weak = chosen["weak"] if subset else data["weak"]["programs"]
     return Matrix(
         data["edition"], tuple(chosen["programs"]), tuple(chosen["nics"]), tuple(data["baselines"]), tuple(requests),
-        tuple(traffics), () if subset else tuple(tuple(t["programs"]) for t in data["tenants"]), data["published"])
+        tuple(traffics), () if subset else tuple(tuple(t["programs"]) for t in data["tenants"]), data["published"],
+        tuple(weak), tuple(data["weak"]["nics"]))
 
 
 def _traffic(axis: str, usual: Mapping[str, Any], changed: Mapping[str, Any]) -> Traffic:
@@ -112,4 +122,7 @@ def chosen(matrix: Matrix, programs: Sequence[str], nics: Sequence[str], traffic
     return replace(
         matrix, programs=tuple(p for p in matrix.programs if not programs or p in programs),
         nics=tuple(n for n in matrix.nics if not nics or n in nics),
-        traffics=tuple(t for t in matrix.traffics if traffic in t.name))
+        weak_programs=tuple(p for p in matrix.weak_programs if not programs or p + WEAK in programs),
+        weak_nics=tuple(n for n in matrix.weak_nics if not nics or n in nics),
+        traffics=tuple(t for t in matrix.traffics if traffic in t.name),
+        tenants=() if programs else matrix.tenants)

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from matrix import Matrix, Request, Traffic
+from matrix import WEAK, Matrix, Request, Traffic
 
 import cora
 from cora.analysis.profile import Profile, load_profile
@@ -127,13 +127,28 @@ def _hash(program: Program) -> str:
     return program_hash(program)[:12]
 
 
+def source_of(name: str, folder: Path) -> Path:
+    """The file of an example; with `WEAK` in its name, a copy of it in which packets of a flow may change order."""
+    if not name.endswith(WEAK):
+        return EXAMPLES / f"{name}.nf"
+    plain_name = name.removesuffix(WEAK)
+    text = (EXAMPLES / f"{plain_name}.nf").read_text(encoding="utf-8")
+    if "order strict;" not in text:
+        raise ValueError(f"{plain_name} asks for no order: there is nothing to weaken")
+    file = folder / f"{plain_name}.weak.nf"
+    temporary = file.with_suffix(f".{os.getpid()}.nf")
+    temporary.write_text(text.replace("order strict;", "order weak;"), encoding="utf-8")
+    temporary.replace(file)
+    return file
+
+
 def rows_of(matrix: Matrix, name: str, traffic: Traffic, folder: Path, done: frozenset[str]) -> Iterator[Row]:
     """The rows of one program and traffic that are not done yet."""
-    wanted = [(nic, request) for nic in matrix.nics for request in matrix.requests
+    wanted = [(nic, request) for nic in matrix.nics_of(name) for request in matrix.requests
               if Row(name, nic, traffic, request, "", 0.0).key not in done]
     if not wanted:
         return
-    program = cora.load(EXAMPLES / f"{name}.nf")
+    program = cora.load(source_of(name, folder))
     profile = profile_of(program, traffic, capture_of(traffic, folder), folder)
     inserted = max((u.inserts[0] for u in profile.states.values()), default=0) / profile.packets
     for nic, request in wanted:

@@ -89,7 +89,7 @@ def main() -> None:
     asked = parser.parse_args()
     whole = matrices.load(subset=asked.subset)
     chosen = matrices.chosen(whole, asked.program, asked.nic, asked.traffic)
-    if not list(chosen.tasks()) or not chosen.nics:
+    if not any(chosen.nics_of(program) for _, program in chosen.tasks()):
         sys.exit("no row of the matrix is chosen: see benchmarks/offload/matrix.toml for the names")
     if asked.page and (chosen != whole or asked.subset):
         sys.exit("the page shows the whole matrix: leave out the flags that choose a part")
@@ -108,7 +108,7 @@ def main() -> None:
                 print(f"{len(known)} of {whole.rows} rows, {time.perf_counter() - start:.0f} s", file=sys.stderr)
     rows = list(known.values())
     write(whole, rows, folder, asked.page)
-    for left in (*folder.glob("*.pcap"), *folder.glob("*-*.json")):
+    for left in (*folder.glob("*.pcap"), *folder.glob("*-*.json"), *folder.glob("*.weak.nf")):
         left.unlink()
     print(summary(rows))
     print(f"{time.perf_counter() - start:.0f} s (measured here); tables and pictures are in {folder}")

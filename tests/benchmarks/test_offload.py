@@ -55,7 +55,8 @@ def test_the_matrix_covers_what_the_evaluation_promises() -> None:
 @pytest.mark.needs("gcc")
 def test_rows_are_what_the_planner_says(folder: Path, tmp_path: Path) -> None:
     rows = evaluated(folder)
-    assert len(rows) == 2 * 2 * 2 * 2 * 2
+    traffics, requests = 2 * 2, 2
+    assert len(rows) == traffics * requests * (2 * 2 + 1)
     assert {r["status"] for r in rows} == {"planned"}
     row = next(r for r in rows if (r["program"], r["nic"], r["zipf"], r["churn"]) == ("nat", "agilio-cx", "1.3", "0")
                and r["request"] == "cores 1")
@@ -99,3 +100,18 @@ def test_a_choice_without_rows_is_refused(tmp_path: Path) -> None:
     assert done.returncode == 1 and "matrix.toml" in done.stderr and "Traceback" not in done.stderr
     done = started("--page", "--subset", "--work", str(tmp_path))
     assert done.returncode == 1 and "whole matrix" in done.stderr
+
+
+def test_rows_with_weak_order_are_of_the_shipped_functions_on_cards_with_a_switch() -> None:
+    data: dict[str, Any] = tomllib.loads((OFFLOAD / "matrix.toml").read_text(encoding="utf-8"))
+    assert data["weak"] == {"programs": ["nat", "firewall", "policer"], "nics": ["bluefield2"]}
+    done = started("--program", "nat with order weak", "--nic", "agilio-cx")
+    assert done.returncode == 1 and "no row of the matrix is chosen" in done.stderr
+
+
+@pytest.mark.needs("gcc")
+def test_with_weak_order_the_switch_takes_flows_of_the_nat(folder: Path) -> None:
+    rows = [r for r in evaluated(folder) if r["nic"] == "bluefield2" and r["program"].startswith("nat")]
+    split = {r["program"] for r in rows if "conns split switch" in r["states"]}
+    assert split == {"nat with order weak"}
+    assert not list(folder.glob("*.weak.nf"))
