@@ -117,8 +117,7 @@ def state_life(host: EmittedProgram, state: State) -> tuple[Lines, Lines]:
     if isinstance(state, PoolState):
         last = state.ranges[-1]
         block = last.high - last.low + 1
-        return ([f"    cora_pool_init(&E->{name}, {state.size}u, {block}u, {last.low}ull);"],
-                [f"    cora_pool_close(&E->{name});"])
+        return host.dialect.pool_life(name, f"cora_pool_init(&E->{name}, {state.size}u, {block}u, {last.low}ull);")
     if isinstance(state, CounterState):
         return ([f"    E->{name} = cora_zeroed({state.size}ull, sizeof *E->{name});"],
                 [f"    cora_release(E->{name}, {state.size}ull, sizeof *E->{name});"])

@@ -136,6 +136,10 @@ class HostDialect(Dialect):
 
     # Table accesses. The hash of the key is in `hash`.
 
+    def pool_life(self, name: str, made: str) -> tuple[Lines, Lines]:
+        """Statements that make (with the call ``made``) and unmake a pool."""
+        return [f"    {made}"], [f"    cora_pool_close(&E->{name});"]
+
     def access_hash(self, node: nodes.Lookup | nodes.Insert | nodes.Police) -> str | None:
         if node.state in self.statics:
             return None
@@ -243,10 +247,10 @@ class ResumePoint:
 class HostProgram:
     """The C text of one program."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, dialect: HostDialect | None = None) -> None:
         """Raises CoraError `Kind.ENGINE_LIMIT` for what the engine does not take."""
         self.program = program
-        self.dialect = HostDialect(program)
+        self.dialect = HostDialect(program) if dialect is None else dialect
         self.body = Body(program, self.dialect)
         if self.body.paths.count >= 1 << 64:
             raise fail(Kind.ENGINE_LIMIT, f"64 bits cannot number the {self.body.paths.count} paths of the program",

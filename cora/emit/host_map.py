@@ -112,6 +112,7 @@ class HostMap:
             f"{common.parameters(fields)})",
             "{",
             f"    uint32_t at = {t}_find_{number}(E, hash{common.arguments(names)});",
+            *self._when_missed(number),
             f"    CORA_IF_PROFILE(E->{t}.profile.events[at == CORA_NONE ? {miss} : {hit}]++;)",
             f"    CORA_IF_PROFILE(if (at != CORA_NONE) cora_profile_use(&E->{t}.profile, &E->core, at);)",
             "    return at;",
@@ -161,6 +162,10 @@ class HostMap:
 
     def _when_due(self) -> Lines:
         """What has to happen before entry ``at`` is looked at because it seems to be due."""
+        return []
+
+    def _when_missed(self, number: int) -> Lines:
+        """What is done about a look-up by key ``number`` that may have found none (``at``)."""
         return []
 
     def _last_use(self) -> Lines:
@@ -253,7 +258,8 @@ class HostMap:
         allocs = self.state.allocs
         if not allocs:
             return []
-        out = [f"    const uint64_t next_{i} = E->{self.names.state(a.pool)}.next;" for i, a in enumerate(allocs)]
+        out = [f"    const uint64_t next_{i} = cora_pool_next(&E->{self.names.state(a.pool)});"
+               for i, a in enumerate(allocs)]
         out += [f"    uint32_t taken_{i} = CORA_NONE;" for i in range(len(allocs))]
         if self.lru:
             out.append("    if (victim != CORA_NONE) {")
@@ -347,9 +353,9 @@ class HostMap:
             return []
         t, out = self.table, ["fail:"]
         for i, a in reversed(list(enumerate(self.state.allocs))):
-            pool = f"E->{self.names.state(a.pool)}"
-            out += [f"    if (taken_{i} != CORA_NONE)", f"        cora_pool_give(&{pool}, taken_{i});",
-                    f"    {pool}.next = next_{i};"]
+            pool = f"&E->{self.names.state(a.pool)}"
+            out += [f"    if (taken_{i} != CORA_NONE)", f"        cora_pool_give({pool}, taken_{i});",
+                    f"    cora_pool_set_next({pool}, next_{i});"]
         if self.lru:
             out.append("    if (victim != CORA_NONE) {")
             out += [f"        cora_pool_mark(&E->{self.names.state(a.pool)}, {self._victims(i)});"

@@ -262,6 +262,12 @@ static inline void cora_forward(struct cora_core *core, const struct cora_packet
     core->forwarded[p->verdict].octets += p->wirelen;
     core->held -= p->released;
     cora_set_verdict(core, p->index, p->verdict, p->released);
+#ifdef CORA_LIVE
+    if (CORA_LIKELY(core->output_mode == CORA_OUTPUT_LIVE)) {
+        cora_live_send(core, p->verdict, p->data, p->caplen);
+        return;
+    }
+#endif
     if (core->output_mode != CORA_OUTPUT_NONE)
         cora_write_event(core, CORA_EVENT_OUTPUT, p->index, p->verdict, p->data, p->caplen, p->wirelen);
 }

@@ -267,6 +267,9 @@ CORA_COLD struct cora_engine *cora_make(const uint8_t *config, uint32_t options,
     if (!E)
         return NULL;
     memset(E, 0, sizeof *E);
+#ifdef CORA_SHARDS
+    cora_shard_begin(E);
+#endif
     E->core.next_due = CORA_NEVER;
     E->core.options = options;
     E->core.output_port = CORA_NONE;
