@@ -26,6 +26,9 @@ class ProgramRun(Run):
         super().__init__(request.split, options, seeds, until, "sound")
         self.request, self.executor = request, executor
 
+    def with_small_tables(self) -> None:
+        """The programs are those of the plan."""
+
     def compare(self, traffic: Traffic) -> None:
         """All seeds on one traffic, unless something differed before or time is up."""
         if self.difference is not None or not traffic.packets:

@@ -29,13 +29,14 @@ from cora.ir.parts import Split
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from cora.testing.coverage import Coverage
     from cora.testing.frames import Packet
 
 DEFAULT_SEEDS = 4
 DEFAULT_PACKETS = 20_000
 DEFAULT_TIME = 120.0
-# The search for packets that cover every path runs the interpreter, which is slow.
-_COVERING = 1000
+# Packets of one search for outcomes, of which there are several: it runs the interpreter, which is slow.
+_COVERING = 3000
 # A reference run up to the packet that differs, to name its source lines, takes about this many packets a second.
 _TRACED = 50_000
 
@@ -83,8 +84,10 @@ class Verification:
 
     Attributes:
         compared: per traffic in order; difference: the first one, None when all was equal.
-        uncovered: outcomes ``block: outcome`` of the program that the covering packets do not take, with their lines.
-        coverage: share of the outcomes they take. digest: of the parts and the traffic.
+        uncovered: outcomes ``block: outcome`` of the program that the covering packets do not take, with their lines;
+        all of them where the captures differed, since no such packets are looked for then.
+        ruled_out: those that no packet takes with these config values and table entries, and why.
+        coverage: share of all others that they take. digest: of the parts and the traffic.
         stopped: the time limit came before everything was compared.
         made: of ``compared`` so many, the last ones, are of packets made here and not of captures.
         on: what ran: ``split``, the parts in one process, or the name of another execution (docs/build.md).
@@ -99,6 +102,7 @@ class Verification:
     warnings: tuple[str, ...] = ()
     made: int = 0
     on: str = "split"
+    ruled_out: tuple[str, ...] = ()
 
     @property
     def equal(self) -> bool:
@@ -193,15 +197,60 @@ class Run:
             tell(item.name)
             self.compare(self.taken(item))
         tell("packets that cover the program")
-        covering, coverage, uncovered = _covering(self.split.program, seed, self)
-        self.compare(covering)
+        coverage = self.cover(seed)
         tell("random traffic")
         self.compare(self.taken(random_traffic(self.split.program, seed, packets, self.known)))
         self.digest.update("\n".join(text for _, text in sorted(emit_split(self.split).items())).encode(
             "utf-8", "surrogateescape"))
-        return Verification(tuple(self.compared), self.difference, uncovered, coverage, self.digest.hexdigest(),
-                            self.stopped, (*warnings, *self.warnings),
-                            len(self.compared) - min(len(self.compared), len(traffic)), on)
+        made = len(self.compared) - min(len(self.compared), len(traffic))
+        return Verification(tuple(self.compared), self.difference, _uncovered(self.split.program, coverage),
+                            coverage.fraction, self.digest.hexdigest(), self.stopped, (*warnings, *self.warnings), made,
+                            on, _ruled_out(self.split.program))
+
+    def cover(self, seed: int) -> Coverage:
+        """Compare on packets that take as many outcomes as several searches find; what those take that were run."""
+        from cora.testing.coverage import Coverage, coverage_of, covering_rounds, edges_of
+
+        small = self.with_small_tables()
+        # Once something differed nothing more is compared.
+        budget = _COVERING if self.difference is None else 0
+        found = covering_rounds(self.split.program, seed, budget, self.options, small=small is not None)
+        coverage = Coverage(edges_of(self.split.program))
+        for number, item in enumerate(found, 1):
+            run = small if item.small and small is not None else self
+            made = traffic_of(f"packets that cover the program ({number}{', with small tables' if item.small else ''})",
+                              item.packets)
+            run.believe(item.packets)
+            kept = run.taken(made)
+            coverage.taken |= item.taken if kept is made else coverage_of(
+                run.split.program, list(packets_in(kept)), self.options).taken
+            run.compare(kept)
+            self.difference, self.stopped = run.difference, run.stopped
+            self.known += item.packets
+        return coverage
+
+    def with_small_tables(self) -> Run | None:
+        """The same verification of the split program with tables that are soon full: what it compares is added here.
+        None where only the program as it is can be run.
+        """
+        found = Run(small_split(self.split), self.options, self.seeds, self.until, self.fault, self.engine)
+        found.compared, found.digest, found.warnings = self.compared, self.digest, self.warnings
+        found.difference, found.stopped = self.difference, self.stopped
+        return found
+
+    def believe(self, packets: Sequence[Packet]) -> None:
+        """Check the unsplit engine on packets against the reference.
+
+        Raises:
+            CoraError: `Kind.ENGINE_LIMIT`: it is another program there.
+        """
+        from cora.testing.compare import difference, run_native, run_reference
+
+        program = self.split.program
+        unequal = difference(run_reference(program, packets, self.options), run_native(program, packets, self.options))
+        if unequal is not None:
+            raise fail(Kind.ENGINE_LIMIT, f"the native engine is not the reference: {unequal}", span=program.span,
+                       hint="a fault of the native engine: report it with the program")
 
     def taken(self, traffic: Traffic) -> Traffic:
         """The traffic without packets that the engine does not take."""
@@ -395,6 +444,7 @@ def _one(event: Event) -> str:
 def packets_in(traffic: Traffic) -> Iterator[Packet]:
     """The packets of a traffic one by one."""
     from cora.frontends.traffic.capture import packets_of
+    from cora.testing.coverage import Coverage
     from cora.testing.frames import Packet
 
     for packet in packets_of(iter(traffic.batches)):
@@ -439,25 +489,31 @@ def captured(program: Program, path: str | os.PathLike[str], stack: ExitStack, *
     return Traffic(name, [np.frombuffer(records.tobytes(), RECORD)], [data]), list(source.warnings)
 
 
-def _covering(program: Program, seed: int, run: Run) -> tuple[Traffic, float, tuple[str, ...]]:
-    """Packets that take as many outcomes as a search finds; on them the interpreter checks the unsplit engine."""
-    from cora.testing.compare import difference, run_native, run_reference
-    from cora.testing.coverage import coverage_of, covering_packets
-
-    found = covering_packets(program, seed, _COVERING, run.options)
-    run.known += found.packets
-    unequal = difference(run_reference(program, found.packets, run.options),
-                         run_native(program, found.packets, run.options))
-    if unequal is not None:
-        raise fail(Kind.ENGINE_LIMIT, f"the native engine is not the reference: {unequal}", span=program.span,
-                   hint="a fault of the native engine: report it with the program")
+def _uncovered(program: Program, coverage: Coverage) -> tuple[str, ...]:
+    """The outcomes that were not taken, with what is known about them."""
     blocks = {b.label: b for b in program.blocks}
-    made = traffic_of("packets that cover the program", found.packets)
-    taken = run.taken(made)
-    coverage = found.coverage if taken is made else coverage_of(program, list(packets_in(taken)), run.options)
-    uncovered = tuple(f"{blocks[label].terminator.span}: {label} never ends in {outcome}"
-                      for label, outcome in coverage.missed)
-    return taken, coverage.fraction, uncovered
+    reached = {label for label, _ in coverage.taken}
+    return tuple(
+        f"{blocks[label].terminator.span}: {label} never ends in {outcome}: "
+        + ("no packet was found that does" if label in reached else "no packet was found that gets there")
+        for label, outcome in coverage.missed)
+
+
+def _ruled_out(program: Program) -> tuple[str, ...]:
+    from cora.testing.ruled_out import ruled_out
+
+    blocks = {b.label: b for b in program.blocks}
+    return tuple(f"{blocks[label].terminator.span}: {label} cannot end in {outcome}: {why}"
+                 for (label, outcome), why in ruled_out(program).items())
+
+
+def small_split(split: Split) -> Split:
+    """The split program with tables that are full after few entries, at all places alike."""
+    from cora.testing.coverage import SMALL, small_tables
+
+    parts = tuple(replace(p, program=small_tables(p.program)) for p in split.parts)
+    lendings = tuple(replace(item, entries=min(item.entries, SMALL // 2)) for item in split.lendings)
+    return Split(small_tables(split.program), parts, lendings)
 
 
 def random_traffic(program: Program, seed: int, count: int, known: Sequence[Packet]) -> Traffic:

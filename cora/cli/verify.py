@@ -120,7 +120,8 @@ def facts(result: Verification) -> dict[str, Any]:
     """What was found, as JSON."""
     return {"on": result.on, "equal": result.equal, "stopped": result.stopped, "digest": result.digest,
             "compared": [asdict(c) for c in result.compared], "coverage": result.coverage,
-            "uncovered": list(result.uncovered), "warnings": list(result.warnings),
+            "uncovered": list(result.uncovered), "ruled_out": list(result.ruled_out),
+            "warnings": list(result.warnings),
             "difference": None if result.difference is None else asdict(result.difference)}
 
 
@@ -136,15 +137,18 @@ def _print(result: Verification, plan: Plan) -> None:
             click.echo(f"  {line}")
     if result.stopped:
         note("warning: the time limit came before everything was compared")
+    if result.difference is not None:
+        _print_difference(result.difference)
+        return
     click.echo(f"outcomes of the program taken by the packets that cover it: {100 * result.coverage:.1f} %")
     for text in result.uncovered[:MAX_UNCOVERED]:
         click.echo(f"  not taken: {text}")
     if len(result.uncovered) > MAX_UNCOVERED:
         click.echo(f"  and {len(result.uncovered) - MAX_UNCOVERED} more (--json lists all)")
-    if result.difference is None:
-        click.echo("equal: what leaves, what is dropped, totals, state, and the order within flows")
-        return
-    _print_difference(result.difference)
+    if result.ruled_out:
+        click.echo(f"  {plural(len(result.ruled_out), 'outcome', 'outcomes')} cannot be taken with these config values "
+                   "and table entries (--json lists them)")
+    click.echo("equal: what leaves, what is dropped, totals, state, and the order within flows")
 
 
 def _gaps(item: Compared) -> list[str]:

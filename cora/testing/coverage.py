@@ -21,6 +21,7 @@ from cora.ir.types import BOOL, bits_of
 from cora.testing.choices import Choices, RandomChoices
 from cora.testing.frames import IPV4, IPV6, NUMBERS, Packet, Spec, build, resize, retarget, upper_bytes
 from cora.testing.packets import Harvest, Traffic
+from cora.testing.ruled_out import ruled_out
 
 Edge = tuple[str, str]
 # What to change in a packet: (header, field) -> value; ("meta", "size" or "port") for what is no header.
@@ -29,15 +30,23 @@ MAX_FLOOD = 64
 MAX_WISHES = 6
 MAX_VISITS = 5
 MAX_TRIES = 30
+# Packets that made entries which are sent again in another protocol, and answers sent behind them.
+MAX_RETOLD = 6
+MAX_ANSWERS = 3
+# A search ends after so many packets that took nothing new.
+PATIENCE = 1500
+_SYN = 2
 
 
 def edges_of(program: Program) -> tuple[Edge, ...]:
     """Every outcome that a packet could take, in program order.
 
-    Left out are the outcomes of tests for headers that no way, or every way, has extracted before, and cases of a
-    read-only header field that an earlier switch over it has ruled out; and what can only be reached through those.
+    Left out are the outcomes of tests for headers that no way, or every way, has extracted before, cases of a read-only
+    header field that an earlier switch over it has ruled out, and what `ruled_out` finds; and what can only be reached
+    through those.
     """
     sure, possible = available_headers(program), _possible_headers(program)
+    impossible = ruled_out(program)
     selected = _Selected(program)
     reached = {program.blocks[0].label}
     found: list[Edge] = []
@@ -51,7 +60,7 @@ def edges_of(program: Program) -> tuple[Edge, ...]:
                     continue
                 if outcome == "absent" and node.header in sure[block.label]:
                     continue
-            if not selected.may_take(block, outcome):
+            if not selected.may_take(block, outcome) or (block.label, outcome) in impossible:
                 continue
             reached.add(target)
             found.append((block.label, outcome))
@@ -168,16 +177,64 @@ class Covering:
         return self.coverage.missed
 
 
-def covering_packets(program: Program, seed: int = 0, budget: int = 400, options: Options = Options()) -> Covering:  # noqa: B008
+# Entries of the tables of `small_tables`: fewer than a search sends new keys to fill one.
+SMALL = 12
+
+
+def small_tables(program: Program) -> Program:
+    """The program with tables that are full after few packets: the same code, so that outcomes are named alike."""
+    return replace(program, states=tuple(small_state(s) for s in program.states))
+
+
+def small_state(state: nodes.State) -> nodes.State:
+    """A state with room for few entries."""
+    if isinstance(state, nodes.MapState | nodes.MeterState | nodes.FragmentState):
+        return replace(state, capacity=min(state.capacity, SMALL))
+    return state
+
+
+def covering_packets(program: Program, seed: int = 0, budget: int = 400, options: Options = Options(), *,  # noqa: B008
+                     taken: Iterable[Edge] = (), retells: bool = False) -> Covering:
     """Search a sequence of at most ``budget`` packets that takes as many outcomes as possible.
 
     The same program, seed and budget give the same packets on every machine. The sequence ends with the last packet
-    that took a new outcome.
+    that took a new outcome. ``taken``: outcomes that need not be looked for; they count as taken. ``retells``: also
+    send what made entries once more as packets of another protocol, which costs what connections that went on made.
     """
-    search = Search(program, RandomChoices(seed), options)
-    while len(search.sent) < budget and search.coverage.missed:
+    search = Search(program, RandomChoices(seed), options, retells=retells)
+    search.coverage.taken |= set(taken)
+    while len(search.sent) < budget and search.coverage.missed and len(search.sent) < search.useful + PATIENCE:
         search.step(budget)
     return Covering(tuple(search.sent[:search.useful]), search.coverage)
+
+
+@dataclass(frozen=True)
+class Round:
+    """A sequence of packets that begins with empty tables, on the program or on the one with `small_tables`.
+
+    ``taken``: what it takes, perhaps besides others, that those before it did not.
+    """
+
+    packets: tuple[Packet, ...]
+    small: bool
+    taken: frozenset[Edge]
+
+
+def covering_rounds(program: Program, seed: int = 0, budget: int = 3000, options: Options = Options(), *,  # noqa: B008
+                    small: bool = True) -> Iterator[Round]:
+    """Search several sequences, each of at most ``budget`` packets, for the outcomes that those before it did not take:
+    plainly, with entries made anew in other protocols, and (``small``) both with tables that are soon full.
+    """
+    taken: frozenset[Edge] = frozenset()
+    variants = [program, small_tables(program)] if small else [program]
+    ways = [(variant, retells) for variant in variants for retells in (False, True)]
+    for number, (variant, retells) in enumerate(ways):
+        found = covering_packets(variant, seed + number, budget, options, taken=taken, retells=retells)
+        if found.packets:
+            yield Round(found.packets, variant is not program, frozenset(found.coverage.taken) - taken)
+        taken = taken | found.coverage.taken
+        if not found.missed:
+            return
 
 
 def _behind(program: Program) -> dict[Edge, frozenset[Edge]]:
@@ -198,13 +255,14 @@ class _Visit:
     spec: Spec
     values: Mapping[str, int]
     step: TraceStep
+    before: tuple[Spec, ...]  # packets before it that made entries
 
 
 class Search:
     """Sends packets to a reference and aims at outcomes that were never taken."""
 
-    def __init__(self, program: Program, choices: Choices, options: Options) -> None:
-        self.program = program
+    def __init__(self, program: Program, choices: Choices, options: Options, *, retells: bool = False) -> None:
+        self.program, self.retells = program, retells
         self.choices = choices
         self.traffic = Traffic(program, choices)
         self.engine = Reference(program, options)
@@ -215,6 +273,7 @@ class Search:
         self.behind = _behind(program)
         self.sent: list[Packet] = []
         self.useful = 0
+        self.makers: deque[Spec] = deque(maxlen=MAX_RETOLD)
 
     def step(self, budget: int) -> None:
         """Send one packet, or those that aim at one outcome."""
@@ -251,7 +310,9 @@ class Search:
                 visits = self.visits.setdefault(s.block, deque(maxlen=MAX_VISITS))
                 # One that is given as plain bytes cannot be changed field by field: it only stands in for a better one.
                 if not visits or (spec.raw_above is None and spec.raw is None and spec.quoted_raw is None):
-                    visits.append(_Visit(spec, values, s))
+                    visits.append(_Visit(spec, values, s, tuple(self.makers)))
+        if spec.raw_above is None and any(isinstance(s.node, nodes.Insert) and s.outcome == "ok" for s in own):
+            self.makers.append(spec)
         self.saw(spec, own)
         if self.coverage.add(trace):
             self.useful = len(self.sent)
@@ -270,6 +331,8 @@ class Search:
             yield spec
         if not made:
             # Nothing in the packet decides this: what the tables hold does. Others about the same flow may change it.
+            if self.retells and self.choices.chance(50):
+                yield from self.retold(visit, self.choices.pick(tuple(NUMBERS.values())))
             yield self.traffic.answer() or self.traffic.spec()
             yield self.traffic.again() or self.traffic.spec()
             yield visit.spec.copy()
@@ -289,6 +352,19 @@ class Search:
             else:
                 retarget(found, header, name, value)
         return found
+
+    def retold(self, visit: _Visit, protocol: int) -> Iterator[Spec]:
+        """The packets that made entries before a visit, and its own, all of another protocol, in tables that are empty
+        again: where entries of one protocol led there, so may those of another.
+        """
+        self.traffic.outlive()
+        for spec in (*visit.before, visit.spec):
+            wish: Wish = {(spec.ip, "next" if spec.ip == "ipv6" else "proto"): protocol}
+            if protocol == NUMBERS["tcp"]:
+                wish["tcp", "flags"] = _SYN
+            yield self.changed(spec, wish)
+        for _ in range(MAX_ANSWERS):
+            yield self.traffic.answer() or self.traffic.spec()
 
     def wished(self, visit: _Visit, wishes: list[Wish]) -> Iterator[Spec]:
         for wish in wishes[:MAX_WISHES]:
@@ -357,6 +433,14 @@ class Search:
         yield visit.spec.copy()
         for _ in range(_flood(state.capacity)):
             yield self.scattered(visit, node.values)
+        # Other packets may fill the table, too.
+        others = [v for visits in self.visits.values() for v in visits
+                  if isinstance(v.step.node, nodes.Insert) and v.step.node.state == node.state]
+        for _ in range(_flood(state.capacity)):
+            other = self.choices.pick(others)
+            assert isinstance(other.step.node, nodes.Insert), "they were picked so"
+            yield self.scattered(other, [self.choices.pick(other.step.node.values)])
+        yield visit.spec.copy()
 
     def at_police(self, visit: _Visit, outcome: str) -> Iterator[Spec]:
         node = visit.step.node
@@ -420,6 +504,8 @@ class Search:
         prefix = QUOTED if node.header.startswith(QUOTED) else ""
         kind = node.header.removeprefix(QUOTED)
         alike = ("tcp", "udp") if kind == "l4" else (kind,)
+        if self.retells and outcome == "present" and kind in NUMBERS and not prefix and self.choices.chance(50):
+            yield from self.retold(visit, NUMBERS[kind])
         for name, number in NUMBERS.items():
             if (name in alike) == (outcome == "present"):
                 yield self.changed(visit.spec, {(prefix + visit.spec.ip, "proto"): number})

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.needs("gcc")
 def test_a_sound_split_is_equal_under_many_schedules() -> None:
     found = verify(telling(), [traffic()], seeds=12, packets=3000)
     assert found.equal, found.difference
-    assert [c.seeds for c in found.compared] == [12, 12, 12]
+    assert len(found.compared) > 3 and {c.seeds for c in found.compared} == {12}
     total = found.statistics
     # Everything that lending has is exercised.
     assert min(total.fast, total.waited, total.recalled, total.asked, total.used) > 100

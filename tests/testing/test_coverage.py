@@ -5,7 +5,8 @@ from __future__ import annotations
 from cora.frontends import nf
 from cora.ir.nodes import HasHeader
 from cora.testing import coverage_of, covering_packets, generate, random_packets
-from cora.testing.coverage import edges_of
+from cora.testing.coverage import covering_rounds, edges_of, small_tables
+from cora.testing.ruled_out import ruled_out
 
 NARROW = """nf narrow {
   port a: wire; port b: wire;
@@ -64,6 +65,42 @@ def test_the_packets_take_what_the_search_says() -> None:
 def test_a_seed_always_gives_the_same_search() -> None:
     program = nf.loads(NARROW)
     assert covering_packets(program, 3, 200).packets == covering_packets(program, 3, 200).packets
+
+
+def test_several_searches_take_what_one_does_not() -> None:
+    """Full tables are out of reach of a search with the tables as they are, and entries of TCP of one that met UDP."""
+    program = nf.loads("""nf y { port a: wire; port b: wire; fragments drop;
+        map seen { entry { src: ipv4, proto: u8 } key k = src; timeout 5s; capacity 100000; full reject; }
+        on a(p: eth/ipv4/(tcp|udp)) {
+          lookup seen.k[p.ip.src] {
+            hit e { if p is tcp { if e.proto == 6 && p.tcp.fin { drop "end"; } } forward b; }
+            miss { insert seen { src: p.ip.src, proto: p.ip.proto } { ok e { forward b; } full { drop "full"; } } } } }
+        on b(p: eth) { forward a; } }""")
+    one = covering_packets(program, 2, 400)
+    assert "full" in [outcome for _, outcome in one.missed]
+    found = list(covering_rounds(program, 2, 400))
+    assert {e for r in found for e in r.taken} == set(edges_of(program)) and any(r.small for r in found)
+    for item in found:
+        assert item.taken <= coverage_of(small_tables(program) if item.small else program, item.packets).taken
+    assert not any(r.small for r in covering_rounds(program, 2, 400, small=False))
+
+
+def test_outcomes_that_configs_and_tables_rule_out_are_told_with_the_reason() -> None:
+    program = nf.loads("""nf z { port a: wire; config open: bool = true; config least: u8 = 5;
+        acl rules { key (src: ipv4 ternary); value { permit: bool, tag: u8 }
+          entries { (10.0.0.1) -> { permit: true, tag: 1 }; (any) -> { permit: true, tag: 2 }; } }
+        lpm none { key dst: ipv4; value { n: u8 } entries { } }
+        on a(p: eth/ipv4) {
+          if !open { drop "closed"; }
+          if least > 9 { drop "behind"; }
+          lookup none[p.ip.dst] { hit n { drop "hit"; } }
+          lookup rules[(p.ip.src)] { hit r { if !r.permit { drop "denied"; } if r.tag == 1 { drop "one"; } } }
+          forward a; } }""")
+    told = set(ruled_out(program).values())
+    assert told == {"config 'open' is 1", "config 'least' is 5", "table 'none' has no entry",
+                    "'permit' is the same in all entries of 'rules'", "table 'rules' has an entry for every key"}
+    assert covering_packets(program, 1, 400).missed == ()
+    assert not set(ruled_out(program)) & set(edges_of(program))
 
 
 def test_what_cannot_be_taken_is_listed() -> None:
