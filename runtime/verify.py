@@ -444,7 +444,6 @@ def _one(event: Event) -> str:
 def packets_in(traffic: Traffic) -> Iterator[Packet]:
     """The packets of a traffic one by one."""
     from cora.frontends.traffic.capture import packets_of
-    from cora.testing.coverage import Coverage
     from cora.testing.frames import Packet
 
     for packet in packets_of(iter(traffic.batches)):
