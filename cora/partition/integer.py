@@ -94,18 +94,39 @@ class Model:
         self.options, self.copies, self.accesses = made.options, made.copies, made.accesses
         self.visits, self.groups = made.visits, made.groups
         self.columns = made.columns
-        self.build = Builder(made.program)
-        self._stores()
+        self._filled()
         self._demand()
-        self._loads()
-        self.variables, self.rows = self.build.columns, self.build.rows
+        self._goals()
         self.integer = np.flatnonzero(self.structure.program.integer)
         self.cuts: list[tuple[Ints, Floats, float, float]] = []
 
     @cached_property
+    def _built(self) -> _Built:
+        return _Built(self)
+
+    @property
     def program(self) -> MixedProgram:
-        """All of it but the cuts."""
-        return self.build.program()
+        """All of it but the cuts. It is built when it is asked for: most models only say what things use."""
+        return self._built.program
+
+    @property
+    def rows(self) -> int:
+        return len(self.program.row_lower)
+
+    @property
+    def room_rows(self) -> Ints:
+        """Rows of stores, ceilings and code stores, -1 where there is none because they cannot be overfull."""
+        return np.concatenate([self._built.store_rows, self.structure.code_rows])
+
+    @property
+    def load_rows(self) -> dict[int, int]:
+        """Per resource in use the row that says what its utilisation is."""
+        return self._built.load_rows
+
+    @property
+    def host_rows(self) -> dict[int, int]:
+        """Per resource of host cores the row that holds host work above it."""
+        return self._built.host_rows
 
     @cached_property
     def impossible(self) -> bool:
@@ -126,42 +147,24 @@ class Model:
         if "session" in self.__dict__:
             self.session.add_row(index, value, low, high)
 
-    def _stores(self) -> None:
-        """Memories and ceilings: ``filled`` (rows of both, columns, shares of a capacity that they take); and rows for
-        those that could be overfull.
-
-        ``room_rows``: numbers of the rows of stores, ceilings and code stores, -1 where there is none.
-        """
+    def _filled(self) -> None:
+        """``filled``: rows of memories and ceilings, columns, and shares of a capacity that they take; ``room``: [rows]
+        the capacities in these units."""
         problem = self.problem
         options: list[Option | CopyOption] = [o for s in problem.whole for o in s.options]
         options += [o for s in problem.copied for o in s.options]
         number = np.concatenate([np.zeros(0, np.intp), *self.options, *self.copies])
         store, amount = np.array([o.store for o in options], np.intp), np.array([o.amount for o in options], float)
-        limits: list[tuple[tuple[int, ...], int]] = [((i,), s.capacity) for i, s in enumerate(problem.stores)]
-        limits += [(c.stores, c.capacity) for c in problem.ceilings]
-        rows = np.full(len(limits), -1, np.intp)
-        found: list[tuple[Ints, Ints, Floats]] = []
-        for i, (members, capacity) in enumerate(limits):
-            there = np.isin(store, members) & (amount > 0)
-            scale = max(capacity, 1)
-            found.append((np.full(int(there.sum()), i), number[there], amount[there] / scale))
-            if self.setting.memory and amount[there].sum() > capacity:
-                row = self._rows(1, high=capacity / scale)
-                rows[i] = row[0]
-                self._entries(row, number[there], amount[there] / scale)
+        capacity = np.array([*(s.capacity for s in problem.stores), *(c.capacity for c in problem.ceilings)], float)
+        scale = np.maximum(capacity, 1.0)
+        found = [(store, number, amount / scale[store])]
+        for row, ceiling in enumerate(problem.ceilings, len(problem.stores)):
+            there = np.isin(store, ceiling.stores)
+            found.append((np.full(int(there.sum()), row), number[there], amount[there] / scale[row]))
         self.filled: tuple[Ints, Ints, Floats] = (
             np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found]),
             np.concatenate([f[2] for f in found]))
-        self.room = np.array([float(capacity > 0) for _, capacity in limits])
-        self.room_rows = np.concatenate([rows, self.structure.code_rows])
-
-    def _rows(self, count: int, low: float = -np.inf, high: float = np.inf) -> Ints:
-        return self.build.add_rows(np.full(count, low), np.full(count, high))
-
-    def _entries(self, row: Ints, columns: Ints, values: Floats | float) -> None:
-        """One row, many columns."""
-        filled = np.full(len(columns), values) if isinstance(values, float) else values
-        self.build.add_entries(np.repeat(row, len(columns)), columns, filled)
+        self.room = capacity / scale
 
     # What it uses.
 
@@ -187,46 +190,21 @@ class Model:
         for place, edges, columns in self.visits:
             self.used[columns] = problem.visit[edges, place]
 
-    def _loads(self) -> None:
-        """One column a resource, its utilisation, and one each for host work, soft maximum and latency."""
-        resources, cores = self.problem.resources, self.setting.cores
+    def _goals(self) -> None:
+        """Columns of the goals: one a resource that is used and there, its utilisation, and one each for host work,
+        soft maximum and latency. ``scale`` [K]: utilisation by one unit a packet; ``service`` [K + 1]: nanoseconds.
+        """
+        resources = self.problem.resources
         anything = np.abs(self.used).sum(axis=0) + np.abs(self.constant)
-        available = np.array([r.rate * (cores if r.scales else 1) for r in resources])
-        self.scale = np.zeros(len(resources))
-        self.host, self.load, self.latency, self.queue = self.build.add_columns(4, upper=np.inf)
-        self.loads: dict[int, int] = {}
-        self.load_rows: dict[int, int] = {}
-        self.host_rows: dict[int, int] = {}
-        for column, resource in enumerate(resources):
-            if anything[column] and not available[column]:
-                # Nothing of this resource: whatever uses it is out.
-                self._sum(self.used[:, column], self.constant[column], None)
-            elif anything[column]:
-                (load,) = self.build.add_columns(1, upper=np.inf)
-                self.loads[column] = int(load)
-                self.scale[column] = scale = self.setting.rate / available[column]
-                self.load_rows[column] = self.build.rows
-                self._sum(self.used[:, column] * scale, self.constant[column] * scale, int(load))
-                self._entries(self._rows(1, low=0.0), np.array([self.load, load]), np.array([1.0, -1.0]))
-                if resource.scales:
-                    self.host_rows[column] = self.build.rows
-                    self._entries(self._rows(1, low=0.0), np.array([self.host, load]), np.array([1.0, -float(cores)]))
-        # Service adds to the unloaded latency: it is what tells memories apart that nothing waits for.
+        available = np.array([r.rate * (self.setting.cores if r.scales else 1) for r in resources])
+        self.host, self.load, self.latency, self.queue = range(self.columns, self.columns + 4)
+        there = (anything[:-1] > 0) & (available > 0)
+        self.missing = np.flatnonzero((anything[:-1] > 0) & (available <= 0))
+        self.loads = {int(c): self.columns + 4 + i for i, c in enumerate(np.flatnonzero(there))}
+        self.scale = np.where(there, self.setting.rate / np.where(there, available, 1.0), 0.0)
         self.service = np.array([*(1e9 * r.servers / r.rate if r.rate else 0.0 for r in resources), 1.0])
-        (unqueued,) = self.build.add_columns(1, upper=np.inf)
-        self._sum(self.used @ self.service * MICRO, float(self.constant @ self.service) * MICRO, int(unqueued))
-        self._entries(self._rows(1, low=0.0), np.array([self.latency, unqueued, self.queue]),
-                      np.array([1.0, -1.0, -1.0]))
-        self.unqueued = int(unqueued)
-
-    def _sum(self, values: Floats, constant: float, result: int | None) -> None:
-        """``result = constant + values . columns``; or at most 0 without a result."""
-        row = self._rows(1, 0.0 if result is not None else -np.inf, 0.0)
-        nonzero = np.flatnonzero(np.abs(values) > _TINY)
-        self._entries(row, nonzero, values[nonzero])
-        self.build.add_constants(row, np.array([constant]))
-        if result is not None:
-            self._entries(row, np.array([result]), -1.0)
+        self.unqueued = self.columns + 4 + len(self.loads)
+        self.variables = self.unqueued + 1
 
     # Cuts.
 
@@ -238,8 +216,8 @@ class Model:
         dual = np.where(loads > 0, weights / np.where(loads > 0, loads / top, 1.0), 0.0)
         dual /= float(weights.sum()) ** (1.0 - 1.0 / exponent)
         used = [c for c in self.loads if dual[c] > _TINY]
-        self._cut(np.array([self.load, *(self.loads[c] for c in used)]),
-                             np.array([1.0, *(-dual[c] for c in used)]), 0.0, np.inf)
+        columns = np.array([self.load, *(self.loads[c] for c in used)])
+        self._cut(columns, np.array([1.0, *(-dual[c] for c in used)]), 0.0, np.inf)
 
     def queueing(self, loads: Vector) -> float:
         """Microseconds the mean packet waits in queues at utilisations [K] below 1."""
@@ -395,6 +373,62 @@ class Model:
     def worth(self, goal: Goal, demand: Vector) -> float:
         """What an assignment with this demand truly reaches; infinite where there is no such thing."""
         return goal_of(self.problem, self.setting, goal, demand)
+
+
+class _Built:
+    """A model's program: the structure's, and rows for memories and goals."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.build = Builder(model.structure.program)
+        self.load_rows: dict[int, int] = {}
+        self.host_rows: dict[int, int] = {}
+        self._stores()
+        self._loads()
+        self.program = self.build.program()
+
+    def _stores(self) -> None:
+        model = self.model
+        row, column, share = model.filled
+        full = np.bincount(row, share, len(model.room)) > model.room
+        self.store_rows = np.full(len(full), -1, np.intp)
+        if model.setting.memory:
+            self.store_rows[full] = self.build.add_rows(np.full(int(full.sum()), -np.inf), model.room[full])
+            there = full[row] & (share > 0)
+            self.build.add_entries(self.store_rows[row[there]], column[there], share[there])
+
+    def _loads(self) -> None:
+        model = self.model
+        self.build.add_columns(model.variables - model.columns, upper=np.inf)
+        for none in model.missing:
+            # Nothing of this resource: whatever uses it is out.
+            self._sum(model.used[:, none], model.constant[none], None)
+        for resource, load in model.loads.items():
+            scale = model.scale[resource]
+            self.load_rows[resource] = self.build.rows
+            self._sum(model.used[:, resource] * scale, model.constant[resource] * scale, load)
+            self._above(model.load, {load: 1.0})
+            if model.problem.resources[resource].scales:
+                self.host_rows[resource] = self.build.rows
+                self._above(model.host, {load: float(model.setting.cores)})
+        # Service adds to the unloaded latency: it is what tells memories apart that nothing waits for.
+        self._sum(model.used @ model.service * MICRO, float(model.constant @ model.service) * MICRO, model.unqueued)
+        self._above(model.latency, {model.unqueued: 1.0, model.queue: 1.0})
+
+    def _above(self, column: int, others: Mapping[int, float]) -> None:
+        """A column is at least a sum of others."""
+        row = self.build.add_rows(np.zeros(1), np.full(1, np.inf))
+        self.build.add_entries(np.repeat(row, 1 + len(others)), np.array([column, *others], np.intp),
+                               np.array([1.0, *(-factor for factor in others.values())]))
+
+    def _sum(self, values: Floats, constant: float, result: int | None) -> None:
+        """``result = constant + values . columns``; or at most 0 without a result."""
+        row = self.build.add_rows(np.array([0.0 if result is not None else -np.inf]), np.zeros(1))
+        nonzero = np.flatnonzero(np.abs(values) > _TINY)
+        self.build.add_entries(np.repeat(row, len(nonzero)), nonzero, values[nonzero])
+        self.build.add_constants(row, np.array([constant]))
+        if result is not None:
+            self.build.add_entries(row, np.array([result]), np.array([-1.0]))
 
 
 def goal_of(problem: Problem, setting: Setting, goal: Goal, demand: Vector) -> float:

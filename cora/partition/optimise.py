@@ -41,6 +41,8 @@ _NEAR = 2e-3
 _FLOOR = 1e-6
 # Only what is better than the best so far by this share is looked for.
 _BETTER = 1e-5
+# The same for goals that follow the first one.
+_BETTER_LATER = 1e-4
 # Host cores of work below which a solver's tolerance may hide that no core is needed at all: then that is tried.
 _LITTLE_WORK = 1e-2
 # Share of the time that the fast search gets of a large program.
@@ -152,6 +154,7 @@ class Optimiser:
         self.models: dict[tuple[int, Setting], Model] = {}
         self.relaxations: dict[tuple[int, Setting, Goal, Limits], float | None] = {}
         self.solves = 0
+        self.least = _BETTER
         self.hands: list[Found] = []
         self.goals: list[tuple[Goal, Setting, Limits]] = []
         self.points: list[Vector] = []
@@ -188,7 +191,7 @@ class Optimiser:
 
     def better(self, value: float) -> float:
         """What an assignment has to be below to be worth finding."""
-        return value - max(max(_BETTER, self.gap) * abs(value), 1e-9)
+        return value - max(max(self.least, self.gap) * abs(value), 1e-9)
 
     # One goal.
 
@@ -202,7 +205,10 @@ class Optimiser:
         """
         started, solved = time.perf_counter(), self.solves
         self.goals.append((goal, setting, limits))
-        tree = Tree(self, goal, setting, limits, self._at_hand(goal, setting, limits), solves)
+        top = self._at_hand(goal, setting, limits)
+        if top is not None:
+            self._tangent(top.found, setting)
+        tree = Tree(self, goal, setting, limits, top, solves)
         bound = tree.run(self._known(goal, setting, limits))
         for variant, low in tree.lows.items():
             self._prove(variant, Floor(setting, goal, limits, low))
@@ -258,6 +264,12 @@ class Optimiser:
     def _prove(self, variant: int, floor: Floor) -> None:
         if math.isfinite(floor.value):
             self.proven.setdefault(variant, []).append(floor)
+
+    def _tangent(self, found: Found, setting: Setting) -> None:
+        """Give all programs a tangent at an assignment that is hard to beat: relaxations end near it."""
+        loads = utilisation(self.problems[found.variant], found.demand, max(setting.cores, 1), setting.rate)
+        if np.isfinite(loads).all() and loads.any():
+            self.points.append(loads)
 
     def _share(self, model: Model) -> None:
         """Give a program the last tangents of the others: one holds for every variant."""
@@ -462,10 +474,12 @@ class Optimiser:
 
     def improved(self, found: Found, goal: Goal, setting: Setting, limits: Limits, name: str) -> Found:
         """The best assignment for a later goal; what was found for the first one where there is no time or no other."""
+        self.least = _BETTER_LATER
         try:
             best = self.best(goal, setting, limits, name)
         except OutOfTime:
             best = None
+        self.least = _BETTER
         return replace(best or found, cores=setting.cores, proven=found.proven)
 
     def for_cores(self, cores: int, scale: float) -> Found | None:
