@@ -8,10 +8,10 @@ from pathlib import Path
 
 from cora.analysis.parts import PlacedNode, split_of
 from cora.backends.xdp.user.program import emit_user
+from cora.compile import compile_file
 from cora.emit.bpf import INTERFACE, interface
 from cora.emit.c import RUNTIME
 from cora.emit.cbuild import build_program
-from cora.frontends import nf
 from cora.ir.nodes import Jump, Program, successors
 from cora.ir.parts import Split
 
@@ -23,8 +23,9 @@ LIBRARIES = ("-lbpf", "-ljansson")
 
 
 @lru_cache(maxsize=8)
-def example(name: str) -> Program:
-    return nf.load(EXAMPLES / f"{name}.nf")
+def example(name: str, settings: tuple[tuple[str, str], ...] = ()) -> Program:
+    """A shipped program; ``settings``: values of its configuration."""
+    return compile_file(EXAMPLES / f"{name}.nf", dict(settings))
 
 
 def all_in_user_space(program: Program) -> Split:

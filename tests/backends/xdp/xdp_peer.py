@@ -12,6 +12,7 @@ import json
 import random
 import socket
 import sys
+from collections.abc import Callable
 
 
 def server(address: str, port: int) -> None:
@@ -68,4 +69,5 @@ def _all_of(end: socket.socket) -> bytes:
 
 if __name__ == "__main__":
     what, where, *numbers = sys.argv[1:]
-    {"server": server, "client": client, "sink": sink, "pour": pour}[what](where, *(int(n) for n in numbers))
+    ends: dict[str, Callable[..., None]] = {"server": server, "client": client, "sink": sink, "pour": pour}
+    ends[what](where, *(int(n) for n in numbers))

@@ -73,13 +73,20 @@ static int cora_kernel_program(const struct cora_kernel *k, const char *name)
     return bpf_program__fd(program);
 }
 
-/* Every map gets a pin, and is taken from there where one stands already. */
+/* Maps that are made anew each time: constants, and the devices and sockets of this process. */
+static bool cora_kernel_renews(const struct bpf_map *map)
+{
+    enum bpf_map_type type = bpf_map__type(map);
+    return type == BPF_MAP_TYPE_DEVMAP || type == BPF_MAP_TYPE_XSKMAP || strstr(bpf_map__name(map), "rodata");
+}
+
+/* Every other map gets a pin, and is taken from there where one stands already. */
 static void cora_kernel_pins(struct cora_kernel *k)
 {
     struct bpf_map *map;
     char path[CORA_PIN_ROOM];
     bpf_object__for_each_map(map, k->object) {
-        if (strstr(bpf_map__name(map), "rodata"))
+        if (cora_kernel_renews(map))
             continue;
         if (!cora_pin_path(k, "", bpf_map__name(map), path) || bpf_map__set_pin_path(map, path) != 0)
             cora_fail("the map '%s' cannot be pinned in %s: %s", bpf_map__name(map), k->pins, strerror(errno));

@@ -134,6 +134,7 @@ static json_t *cora_json_status(struct cora_user *u)
     json_object_set_new(out, "ports", ports);
     json_object_set_new(out, "places", cora_json_places(u));
     cora_json_count(out, "epoch", CORA_EPOCH);
+    cora_json_count(out, "now_ns", cora_kernel_now(&u->kernel));
     cora_json_count(out, "uptime_ns", cora_kernel_now(&u->kernel) - u->started);
     cora_json_counters(u, &kernel, out);
     json_object_set_new(out, "halves", cora_json_halves(u, &kernel));

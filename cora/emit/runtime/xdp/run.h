@@ -25,16 +25,15 @@ static uint64_t cora_wall(void)
 
 /* --- starting --- */
 
-/* Half-started: the kernel half goes away again, unless it was there before. */
+/* Half-started: the kernel half goes away again, unless it was there before this process. */
 static void cora_user_undo(void)
 {
     struct cora_kernel *k = &cora_user.kernel;
     unlink(cora_user.control.path);
-    if (!k->object)
+    if (!k->pins[0] || k->resumed)
         return;
     cora_kernel_detach(k);
-    if (!k->resumed)
-        cora_kernel_unpin(k);
+    cora_kernel_unpin(k);
 }
 
 /* Listens for requests, which are answered from the first round on. Only one program at a time has a socket's path. */
