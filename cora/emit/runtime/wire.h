@@ -37,7 +37,7 @@ enum cora_item_kind {
 enum cora_message_kind {
     CORA_LEND,     /* owner to near: an entry, to be used when the packets before it are through */
     CORA_UPDATE,   /* owner to near: the owner changed an entry that is not in use yet */
-    CORA_RECALL,   /* owner to near: give it back */
+    CORA_RECALL,   /* owner to near: give it back; the kernel half knows slot CORA_NONE: any one, from entry `number` on */
     CORA_ASK,      /* owner to near: is it due? */
     CORA_DONE,     /* last place to all: packets before `number` are through */
     CORA_RETURNED, /* near to owner: the entry as it is now; it is not lent any more */

@@ -142,8 +142,10 @@ CORA_COLD uint64_t cora_user_adopt(struct cora_user *u, uint32_t lending)
 {
     struct cora_message take = {.kind = CORA_RECALL, .lending = lending, .slot = CORA_NONE}, entry;
     uint64_t adopted = 0;
-    while (cora_kernel_tell(&u->kernel, &take, &entry) && entry.kind == CORA_RETURNED)
+    while (cora_kernel_tell(&u->kernel, &take, &entry) && entry.kind == CORA_RETURNED) {
         adopted += cora_program_adopt(u->engine, lending, entry.row);
+        take.number = entry.number;
+    }
     u->engine->core.next_due = cora_program_due(u->engine);
     return adopted;
 }
