@@ -253,14 +253,24 @@ class Run:
                        hint="a fault of the native engine: report it with the program")
 
     def taken(self, traffic: Traffic) -> Traffic:
-        """The traffic without packets that the engine does not take."""
+        """The traffic as the engine takes it: cut frames filled up where they have to be whole, others left out."""
+        traffic = self._filled(traffic) if self.engine.WHOLE else traffic
         masks = [self.engine.takes(b) for b in traffic.batches]
         left = sum(int(len(m) - m.sum()) for m in masks)
         if not left:
             return traffic
         self.warnings.append(f"{traffic.name}: {left:,} of {traffic.packets:,} packets are left out: "
-                             f"{self.engine.TAKEN} can be run")
+                             f"{self.engine.TAKEN} can be run here")
         return replace(traffic, batches=[b[m] for b, m in zip(traffic.batches, masks, strict=True)])
+
+    def _filled(self, traffic: Traffic) -> Traffic:
+        packets = list(packets_in(traffic))
+        cut = sum(len(p.frame) < p.wirelen for p in packets)
+        if not cut:
+            return traffic
+        self.warnings.append(f"{traffic.name}: {cut:,} of {traffic.packets:,} frames were cut when they were captured: "
+                             "zeros stand for what is missing")
+        return traffic_of(traffic.name, [replace(p, frame=p.frame.ljust(p.wirelen, b"\0")) for p in packets])
 
     def compare(self, traffic: Traffic) -> None:
         """All seeds on one traffic, unless something differed before or time is up."""

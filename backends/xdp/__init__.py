@@ -5,13 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+# Imported at once: the import binds the submodule's name, which the function's must replace for good.
+from cora.backends.xdp.target import target
+
 if TYPE_CHECKING:
     from cora.build.backend import Job, Launch
     from cora.build.request import BuildRequest
     from cora.build.tree import SourceTree
+    from cora.engine.split import SplitEngine
+
+DESCRIPTION = "Linux XDP on this machine: a BPF program in the kernel, the rest in user space behind AF_XDP sockets"
+
+__all__ = ["DESCRIPTION", "ENGINES", "TOOLS", "build", "halves", "launch", "target"]
 
 TOOLS = {"build": ("make", "cc", "pkg-config", "clang", "libbpf", "jansson"),
-         "run": ("bpf", "net-admin", "bpffs", "af-xdp", "bpf-jit")}
+         "run": ("bpf", "net-admin", "bpffs", "af-xdp", "bpf-jit"),
+         "xdp": ("cc", "clang", "libbpf", "bpf", "net-admin")}
+
+
+def kernel_engine() -> type[SplitEngine]:
+    """The kernel half in this machine's kernel, packet by packet; the user half in this process."""
+    from cora.backends.xdp.execute import KernelEngine
+
+    return KernelEngine
+
+
+ENGINES = {"xdp": kernel_engine}
 
 
 def build(request: BuildRequest) -> SourceTree:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from cora.backends.xdp.kernel_build import compile_kernel, verifier_error
 from cora.emit.bpf import INTERFACE, KERNEL, interface, row_size
@@ -33,6 +36,9 @@ class KernelEngine(SplitEngine):
     Frames are whole, of `SHORTEST` to `LONGEST` bytes.
     """
 
+    WHOLE: ClassVar[bool] = True
+    TAKEN: ClassVar[str] = f"whole frames of {SHORTEST} to {LONGEST} bytes"
+
     def _compiled(self, fault: str, *, march_native: bool) -> Any:
         if fault != "sound":
             raise ValueError("faults are built into the places of this process only")
@@ -51,10 +57,16 @@ class KernelEngine(SplitEngine):
         self._whole(records)
         super()._advance(records, output)
 
-    def _whole(self, records: Records) -> None:
+    @classmethod
+    def takes(cls, records: Records) -> NDArray[np.bool_]:
+        """[N] whether a packet is a whole frame that a test run of the kernel takes."""
         lengths = records.view("=u4").reshape(len(records), -1)
         captured, full = lengths[:, 4], lengths[:, 5]
-        if not ((captured == full) & (captured >= SHORTEST) & (captured <= LONGEST)).all():
+        fits: NDArray[np.bool_] = (captured == full) & (captured >= SHORTEST) & (captured <= LONGEST)
+        return fits
+
+    def _whole(self, records: Records) -> None:
+        if not self.takes(records).all():
             raise fail(Kind.ENGINE_LIMIT, f"the kernel runs whole frames of {SHORTEST} to {LONGEST} bytes only, and "
                        "there are others", span=self.program.span,
                        hint="capture whole frames (tcpdump -s 0), or verify with the in-process engine")

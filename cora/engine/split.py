@@ -131,8 +131,9 @@ class SplitEngine:
         self._finalizer = weakref.finalize(self, self._library.cora_split_destroy, world)
         self._finished = False
 
-    # Which packets `takes` takes, in words.
+    # Which packets `takes` takes, in words; and whether frames have to be whole, so that cut ones are filled up first.
     TAKEN: ClassVar[str] = "all packets"
+    WHOLE: ClassVar[bool] = False
 
     @classmethod
     def takes(cls, records: Records) -> NDArray[np.bool_]:

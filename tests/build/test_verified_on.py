@@ -130,7 +130,7 @@ def test_packets_that_an_execution_does_not_take_are_left_out_and_said_so(
     done = cora("verify", str(plan), str(nf.with_name("made.pcap")), "--on", "short", "--packets", "100", "--json")
     told = json.loads(done.out)
     assert done.code == 0 and told["on"] == "short" and told["equal"]
-    assert "packets of at most 100 bytes can be run" in done.err
+    assert "packets of at most 100 bytes can be run here" in done.err
     assert 0 < told["compared"][0]["packets"] < 2000
 
 
