@@ -25,6 +25,8 @@ from cora.models.target import Demand, Lending, Place, Refusal, Resource, Target
 KERNEL, USER = 0, 1
 HOST_PREFIX = "host."
 PORT = "port"
+# Published as a whole, so they are not slowed by the ratio of generated code.
+_MEASURED = ("xdp_rx", "xdp_redirect")
 # Accesses for which the kernel half takes the lock of an entry.
 _LOCKED = ("touch", "store", "police")
 # Messages for one entry: it is lent, and taken back.
@@ -64,8 +66,7 @@ class XdpTarget(Target):
 
     def per_packet(self, place: int) -> Demand:
         if place == KERNEL:
-            # These are published as a whole, so they are not slowed by the ratio of generated code.
-            return self._user.operations({"xdp_rx": 1, "xdp_redirect": 1})
+            return self.operations(KERNEL, dict.fromkeys(_MEASURED, 1.0))
         return {CORES: self.model["xsk_rx_ns"]}
 
     def wire(self, mean_frame: float) -> Demand:
@@ -77,7 +78,11 @@ class XdpTarget(Target):
 
     def operations(self, place: int, counts: Operations) -> Demand:
         """Price of operations at a place (calibration rows are written in them)."""
-        return {CORES: self._kernel.price(counts)} if place == KERNEL else self._user.operations(counts)
+        if place == USER:
+            return self._user.operations(counts)
+        whole = {name: n for name, n in counts.items() if name in _MEASURED}
+        generated = {name: n for name, n in counts.items() if name not in _MEASURED}
+        return {CORES: self._user.cpu.price(whole) + self._kernel.price(generated)}
 
     def block(self, program: Program, block: Block, place: int) -> Demand | Refusal:
         if place == USER:

@@ -84,6 +84,8 @@ def test_the_host_rows_that_were_not_fitted_are_marked_and_met_in_the_median(
 
 def test_bands_are_neither_empty_nor_all_embracing(rows: dict[str, list[ValidationRow]]) -> None:
     covered = {name: summarise(found).covered for name, found in rows.items()}
+    # The few rows of XDP are those that its figures were taken from.
+    assert covered.pop("xdp") == 1
     assert all(share is not None and 0.7 <= share < 1 for share in covered.values()), covered
     assert 0.7 <= (covered["agilio-cx"] or 0) <= 0.9 and 0.7 <= (covered["bluefield2"] or 0) <= 0.9
     for found in rows.values():

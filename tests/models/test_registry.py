@@ -16,13 +16,13 @@ from cora.models import registry
 from cora.models.target import Target
 
 
-def test_the_three_targets_register() -> None:
-    assert registry.names() == ("agilio-cx", "bluefield2", "host")
+def test_the_targets_register() -> None:
+    assert registry.names() == ("agilio-cx", "bluefield2", "host", "xdp")
     for name in registry.names():
         target = registry.get(name)
         assert isinstance(target, Target)
         assert target.name == name
-        assert target.places[-1].name == "host"
+        assert target.places[-1].name == ("user" if name == "xdp" else "host")
         assert "\n" not in registry.description(name)
 
 
@@ -32,6 +32,7 @@ def test_places_and_tiers() -> None:
         "agilio-cx": [("nic", ["lmem", "cls", "ctm", "imem", "emem"]), ("host", ["dram"])],
         "bluefield2": [("switch", ["rules", "counters", "meters"]), ("arm", ["dram"]), ("host", ["dram"])],
         "host": [("host", ["dram"])],
+        "xdp": [("kernel", ["maps"]), ("user", ["dram"])],
     }
 
 
@@ -39,7 +40,7 @@ def test_an_unknown_name_lists_the_known_ones_and_suggests_one() -> None:
     with pytest.raises(CoraError) as caught:
         registry.get("agillio-cx")
     assert caught.value.render() == ("error[E402 unknown-nic]: unknown NIC 'agillio-cx'; known: agilio-cx, bluefield2, "
-                                     "host\nhelp: did you mean 'agilio-cx'?")
+                                     "host, xdp\nhelp: did you mean 'agilio-cx'?")
 
 
 def test_an_unknown_instance_names_the_card() -> None:
