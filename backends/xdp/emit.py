@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cora.analysis.accesses import components_of
-from cora.backends.xdp.kernel_build import FLAGS, checked
+from cora.backends.xdp.kernel_build import FLAGS, STRONG_ORDER, checked
 from cora.build.request import BuildRequest
 from cora.build.tree import SourceTree
 from cora.emit.bpf import INTERFACE, KERNEL, emit_kernel, file_stem, row_size, sweep_every
@@ -35,6 +35,7 @@ _MAKEFILE = """\
 CLANG ?= clang
 BPFTOOL ?= bpftool
 FLAGS := -target bpf {flags} -I. -Iruntime
+FLAGS += $(if $(filter x86_64,$(shell uname -m)),{strong})
 # Debian keeps the kernel's headers of a machine in a folder that a compiler for BPF does not look into by itself.
 FLAGS += $(addprefix -I,$(wildcard /usr/include/$(shell uname -m)-linux-gnu))
 SOURCES := {stem}.bpf.c {interface} $(wildcard runtime/*.h runtime/bpf/*.h)
@@ -60,7 +61,8 @@ clean:
 
 
 def _makefile(split: Split) -> str:
-    return _MAKEFILE.format(stem=file_stem(split), flags=" ".join(FLAGS), interface=INTERFACE)
+    return _MAKEFILE.format(stem=file_stem(split), flags=" ".join(FLAGS), interface=INTERFACE,
+                            strong=STRONG_ORDER)
 
 
 _README = """\

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from cora.backends.xdp.kernel_build import compile_kernel, verifier_error
 from cora.emit.bpf import INTERFACE, KERNEL, interface, row_size
+from cora.emit.bpf_table import LONG
 from cora.emit.dialect import Lines
 from cora.emit.names import comment
 from cora.emit.part import common_defines, emit_split
@@ -66,6 +67,9 @@ class KernelEngine(SplitEngine):
         return fits
 
     def _whole(self, records: Records) -> None:
+        if int(records.view("=u8").reshape(len(records), -1)[:, 0].max(initial=0)) >= LONG:
+            raise fail(Kind.ENGINE_LIMIT, "the kernel half stamps packets with times below 2^62 nanoseconds only",
+                       span=self.program.span, hint="verify with the in-process engine")
         if not self.takes(records).all():
             raise fail(Kind.ENGINE_LIMIT, f"the kernel runs whole frames of {SHORTEST} to {LONGEST} bytes only, and "
                        "there are others", span=self.program.span,

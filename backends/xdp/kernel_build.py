@@ -15,6 +15,8 @@ from cora.errors import CoraError, Kind, fail
 from cora.ir.parts import Split
 from cora.ir.span import Span
 
+# Machines that keep loads in order.
+STRONG_ORDER = "-DCORA_STRONG_ORDER"
 FLAGS = ("-O2", "-g", "-mcpu=v3", "-ffreestanding", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function")
 # What a message of the verifier is worth showing: its last lines say what it did not like.
 _SHOWN_LINES = 12
@@ -30,7 +32,8 @@ def compile_kernel(split: Split) -> Path:
             the kernel cannot run.
     """
     sources = emit_kernel(checked(split))
-    return build_bpf(f"{file_stem(split)}-kernel", sources, FLAGS, include_dirs=[RUNTIME, *system_headers()])
+    flags = (*FLAGS, *([STRONG_ORDER] if platform.machine() == "x86_64" else []))
+    return build_bpf(f"{file_stem(split)}-kernel", sources, flags, include_dirs=[RUNTIME, *system_headers()])
 
 
 def checked(split: Split) -> Split:

@@ -17,7 +17,7 @@ from cora.emit.bpf_services import services
 from cora.emit.bpf_static import BpfStatic
 from cora.emit.bpf_table import BpfTable
 from cora.emit.dialect import Dialect, Lines
-from cora.emit.headers import extract_call, load_expression, store_statements
+from cora.emit.headers import extract_call, load_expression, store_change, store_statements
 from cora.emit.host import maps_with_stale_references
 from cora.emit.layout import config_row, map_row, meter_row
 from cora.emit.names import comment, literal, value_type
@@ -41,6 +41,8 @@ from cora.ir.nodes import (
 from cora.ir.parts import PUNT_FIXED, PUNT_LIMIT, Part, Split, punt_bytes
 from cora.ir.types import EntryRef, bytes_of
 
+_MERGED = {(h, f) for h, fields in (("ipv4", ("src", "dst")), ("ipv6", ("src", "dst")), ("l4", ("sport", "dport")))
+           for f in fields}
 INTERFACE = "kernel_interface.h"
 KERNEL = 0
 # How often entries without slack are tidied up: twice in so many nanoseconds.
@@ -153,6 +155,7 @@ class KernelDialect(Dialect):
         self.liveness = liveness_of(part.program)
         self.stale = maps_with_stale_references(part.program, self.liveness)
         self.label = ""
+        self.together: tuple[nodes.Store, ...] = ()
         self.tables: dict[str, BpfTable] = {}
         self.statics: dict[str, BpfStatic] = {}
         self.pools: dict[str, BpfPool] = {}
@@ -161,9 +164,14 @@ class KernelDialect(Dialect):
         self._declare()
         self.written = frozenset(_written(part.program))
         self.lends = any(t.is_lent for t in self.tables.values())
+        busy = frozenset(_changed(part.program))
+        for name, table in self.tables.items():
+            table.quiet = isinstance(table, BpfMap) and not table.is_lent and name not in busy and (
+                len(table.state.timeouts) < 2)
+        self.watches = any(t.quiet for t in self.tables.values())
 
     def _declare(self) -> None:
-        pools = {s.name: s for s in self.program.states if isinstance(s, PoolState)}
+        pools = {s.name: s for s in self.split.program.states if isinstance(s, PoolState)}
         lendings = {item.state: (n, item.entries) for n, item in enumerate(self.split.lendings)}
         for state in self.program.states:
             if isinstance(state, PoolState):
@@ -201,7 +209,26 @@ class KernelDialect(Dialect):
         return load_expression(node, _BASES)
 
     def store_header(self, node: nodes.Store) -> Lines:
-        return store_statements(node, self.use(node.value), _BASES)
+        value = self.use(node.value)
+        if node not in self.together:
+            return store_statements(node, value, _BASES)
+        # Checksums of several stores are brought up to date once: sums of changes may be added before they are folded.
+        change = store_change(node, value, _BASES)
+        out: Lines = ["address_change = upper_change = 0;"] if node == self.together[0] else []
+        if node.header == "l4":
+            out.append(f"upper_change += {change};")
+        else:
+            out.append(f"address_change += {change};")
+        if node != self.together[-1]:
+            return out
+        v6 = any(n.header == "ipv6" for n in self.together)
+        summed = [] if v6 else ["cora_stored_ipv4(p, address_change);"]
+        return [*out, *summed, f"cora_stored_both(p, address_change, upper_change, {str(v6).lower()});"]
+
+    def begin(self, block: Block) -> None:
+        """The block whose statements come next: finds its stores whose checksums are brought up to date together."""
+        self.label = block.label
+        self.together = together(block)
 
     def extract(self, node: nodes.Extract) -> str:
         call = extract_call(node.header, node.limit, verify=node.verify, source_route=node.source_route)
@@ -222,13 +249,13 @@ class KernelDialect(Dialect):
         read = f"{reference}->{self._map_of(node.entry).field_names[node.field]}"
         if node.entry.type.state not in self.stale:
             return read
-        return f"{reference}->live ? {read} : {literal(0, node.result.type)}"
+        return f"{reference}->life & 1 ? {read} : {literal(0, node.result.type)}"
 
     def _if_alive(self, entry: Value, lines: Lines) -> Lines:
         assert isinstance(entry.type, EntryRef)
         if entry.type.state not in self.stale:
             return lines
-        return [f"if ({self.use(entry)}->live) {{", *(f"    {line}" for line in lines), "}"]
+        return [f"if ({self.use(entry)}->life & 1) {{", *(f"    {line}" for line in lines), "}"]
 
     def store_entry(self, node: nodes.StoreEntry) -> Lines:
         field = self._map_of(node.entry).field_names[node.field]
@@ -238,6 +265,8 @@ class KernelDialect(Dialect):
         table, e = self._map_of(node.entry), self.use(node.entry)
         number = next((i for i, t in enumerate(table.state.timeouts) if t.name == node.timeout), 0)
         deadline = table.deadline(f"{e}->last", str(number))
+        if table.quiet:
+            return self._quiet_touch(table, e)
         out = [f"if (p->now > {e}->last)", f"    {e}->last = p->now;"]
         if len(table.state.timeouts) > 1:
             out.append(f"{e}->timeout = {number};")
@@ -249,10 +278,18 @@ class KernelDialect(Dialect):
                     f"    cora_lent_sooner(counts, &{e}->lent, {table.lending}, {e}->deadline);"]
         return self._if_alive(node.entry, out)
 
+    @staticmethod
+    def _quiet_touch(table: BpfMap, e: str) -> Lines:
+        """Without a lock: the exchange is the barrier between the new deadline and the look at the entry's life."""
+        if not table.timeouts():
+            return [f"if (p->now > {e}->last)", f"    {e}->last = p->now;"]
+        deadline = table.deadline("p->now", "0")
+        return [f"if ({deadline} > {e}->deadline)", f"    __sync_lock_test_and_set(&{e}->deadline, {deadline});"]
+
     def delete(self, node: nodes.Delete) -> Lines:
         table, e = self._map_of(node.entry), self.use(node.entry)
         # It leaves its chains when the packet has let go of its lock.
-        return self._if_alive(node.entry, [f"{e}->live = 0;",
+        return self._if_alive(node.entry, [f"{e}->life++;",
                                            f"dead_{table.table} = (uint32_t)({e} - {table.table}_entries);"])
 
     def count(self, node: nodes.Count) -> Lines:
@@ -300,6 +337,8 @@ class KernelDialect(Dialect):
         if table.is_lent:
             return self._lent_lookup(node, table, operands, goto)
         t, number = table.table, table.key_number(node.key)
+        if table.quiet:
+            return self._quiet_lookup(node, table, operands, goto)
         found = [
             "{",
             f"    uint32_t at = {t}_find_{number}(hash, {operands});",
@@ -314,6 +353,28 @@ class KernelDialect(Dialect):
             found += self._locked(table, number, operands, goto["miss"])
         found += [f"    {self.names.value(node.entry)} = e;"] if node.entry in self.needed else []
         return [*found, f"    {goto['hit']}", "}"]
+
+    def _quiet_lookup(self, node: nodes.Lookup, table: BpfMap, operands: str, goto: dict[str, str]) -> Lines:
+        """Uses an entry without its lock; before the packet leaves it looks whether the entry has lived through it."""
+        t, number = table.table, table.key_number(node.key)
+        due = [f"    if (CORA_UNLIKELY(cora_volatile(&{t}_entries[at].deadline) < p->now))",
+               f"        {goto['miss']}"] if table.timeouts() else []
+        return [
+            "{",
+            "    uint32_t life = 0;",
+            f"    uint32_t at = {t}_seek_{number}(hash, {operands}, &life);",
+            f"    if (at >= {t}_capacity) {{",
+            "        if (CORA_UNLIKELY(at == CORA_STRAYED))",
+            "            goto cora_raced;",
+            f"        {goto['miss']}",
+            "    }",
+            *due,
+            f"    watched = &{t}_entries[at].life;",
+            "    lived = life;",
+            *([f"    {self.names.value(node.entry)} = &{t}_entries[at];"] if node.entry in self.needed else []),
+            f"    {goto['hit']}",
+            "}",
+        ]
 
     @staticmethod
     def _locked(table: BpfMap, number: int, operands: str, miss: str) -> Lines:
@@ -411,6 +472,9 @@ class KernelDialect(Dialect):
         """From here on the new entry is the packet's own, as if it had found it."""
         if node.entry not in self.needed:
             return []
+        if table.quiet:
+            return [f"    watched = &{table.table}_entries[at].life;", "    lived = cora_life(watched);",
+                    f"    {self.names.value(node.entry)} = &{table.table}_entries[at];"]
         return ["    held = cora_entry_lock(at);", "    if (!held)", "        goto cora_raced;",
                 "    bpf_spin_lock(&held->lock);",
                 f"    {self.names.value(node.entry)} = &{table.table}_entries[at];"]
@@ -462,6 +526,7 @@ class KernelDialect(Dialect):
             stores += _stored(offset, size, read)
             offset += size
         out += [
+            *(f"    {line}" for line in self.lived()),
             "    cora_hand_on(ctx, counts, p);",
             *(["    if (p->met)", "        cora_follow(p, p->met);"] if self.lends else []),
             *(f"    cora_shared.guard[{n}] = cora_volatile(&cora_shared.rounds.open);" for n in harm),
@@ -473,6 +538,12 @@ class KernelDialect(Dialect):
             f"}} /* to {comment(node.place)} */",
         ]
         return out
+
+    def lived(self) -> Lines:
+        """Whatever was read of an entry without its lock was the entry's, or the packet is given up."""
+        if not self.watches:
+            return []
+        return ["if (watched && CORA_UNLIKELY(cora_life(watched) != lived))", "    goto cora_raced;"]
 
     def _carried(self, value: Value) -> tuple[int, str]:
         """Bytes of a value in the header, and the expression it is."""
@@ -491,6 +562,14 @@ def _stored(offset: int, size: int, value: str) -> Lines:
         return [f"cora_set64(meta + {offset}, (uint64_t){value});",
                 f"cora_set64(meta + {offset + 8}, (uint64_t)((cora_u128){value} >> 64));"]
     return [f"cora_set{8 * size}(meta + {offset}, {value});"]
+
+
+def _changed(program: nodes.Program) -> Iterator[str]:
+    """Maps of which packets change more than the time of an entry's last use."""
+    for block in program.blocks:
+        for node in block.instructions:
+            if isinstance(node, nodes.StoreEntry | nodes.Delete) and isinstance(node.entry.type, EntryRef):
+                yield node.entry.type.state
 
 
 def _written(program: nodes.Program) -> Iterator[str]:
@@ -548,6 +627,8 @@ class KernelProgram:
                "    struct cora_packet packet = {0}, *p = &packet;",
                "    struct cora_counts *counts = cora_own_counts();",
                "    struct cora_lock *held = NULL;", "    uint64_t hash = 0;", "    (void)hash;",
+               *(["    uint64_t address_change = 0, upper_change = 0;"] if self._merges() else []),
+               *(["    uint32_t *watched = NULL, lived = 0;"] if self.dialect.watches else []),
                *(f"    uint32_t dead_{t} = CORA_NONE;" for t in self._deleting()),
                "    if (!counts)", "        return XDP_ABORTED;",
                "    if (!cora_arrive(ctx, p))", "        return cora_fault(counts, CORA_FAULT_PORT);",
@@ -558,7 +639,7 @@ class KernelProgram:
         return [*out, *self._end(), "}"] if names else out
 
     def _block(self, block: Block, *, labelled: bool) -> Lines:
-        self.dialect.label = block.label
+        self.dialect.begin(block)
         label = f"{self.dialect.names.block(block.label)}: " if labelled else "    "
         lines = self.body.block(block)
         node = block.terminator
@@ -574,7 +655,8 @@ class KernelProgram:
         assert isinstance(node, nodes.Lookup | nodes.Insert | nodes.Police)
         if node.state in self.dialect.statics or block.label not in holding(self.part):
             return []
-        return ["if (held)", "    bpf_spin_unlock(&held->lock);", "held = NULL;", *self._buried()]
+        watched = [*self.dialect.lived(), "watched = NULL;"] if self.dialect.watches else []
+        return [*watched, "if (held)", "    bpf_spin_unlock(&held->lock);", "held = NULL;", *self._buried()]
 
     def _deleting(self) -> list[str]:
         """Tables that packets delete entries of."""
@@ -590,11 +672,16 @@ class KernelProgram:
 
     def _end(self) -> Lines:
         raced = ["cora_raced:", "    if (held)", "        bpf_spin_unlock(&held->lock);",
-                 "    return cora_fault(counts, CORA_FAULT_RACED);"] if self._may_race() else []
+                 "    return p->number ? cora_not_handed_on(counts, p, CORA_FAULT_RACED) :",
+                 "                       cora_fault(counts, CORA_FAULT_RACED);"] if self._may_race() else []
         ends = any(isinstance(b.terminator, nodes.Forward | nodes.Drop) for b in self.part.program.blocks)
-        last = ["cora_end:", "    if (held)", "        bpf_spin_unlock(&held->lock);",
+        last = ["cora_end:", *(f"    {line}" for line in self.dialect.lived()), "    if (held)",
+                "        bpf_spin_unlock(&held->lock);",
                 *(f"    {line}" for line in self._buried()), "    return cora_leave(p, counts);"] if ends else []
         return [*last, *raced]
+
+    def _merges(self) -> bool:
+        return any(together(b) for b in self.part.program.blocks)
 
     def _may_race(self) -> bool:
         """Whether a look-up or an insert may have to give the packet up."""
@@ -624,6 +711,21 @@ def _declared(by_type: dict[str, list[str]]) -> Iterable[str]:
         for i in range(0, len(names), 8):
             listed = ", ".join(f"{pointer}{n} = 0" for n in names[i:i + 8])
             yield f"    CORA_VALUE {type_.rstrip(' *')} {listed};"
+
+
+def together(block: Block) -> tuple[nodes.Store, ...]:
+    """The stores of a block to IP addresses and ports of one packet, where nothing between them looks at a checksum."""
+    found: list[nodes.Store] = []
+    for node in block.instructions:
+        if isinstance(node, nodes.Store):
+            if (node.header, node.field) not in _MERGED:
+                return ()
+            found.append(node)
+        elif isinstance(node, nodes.Load) and node.field == "checksum":
+            return ()
+    ports, addresses = ([n for n in found if (n.header == "l4") is is_port] for is_port in (True, False))
+    mixed = len({n.header for n in addresses}) > 1
+    return tuple(found) if ports and addresses and not mixed and len(set(found)) == len(found) else ()
 
 
 def holding(part: Part) -> frozenset[str]:

@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from cora.emit.bpf_table import BpfTable
 from cora.emit.dialect import Lines
 from cora.emit.layout import Row, map_row
-from cora.emit.names import Names, comment, literal, value_type
-from cora.ir.nodes import FieldDecl, MapState, PoolState
+from cora.emit.names import Names, comment, literal, mask_of, value_type
+from cora.ir.nodes import AllocDecl, FieldDecl, MapState, PoolState
 from cora.ir.types import U64, Type
+
+# Places of an index that has one for every value of a pool: 4 bytes each.
+MAX_DIRECT = 1 << 20
 
 
 class BpfPool:
@@ -111,12 +114,36 @@ class BpfMap(BpfTable):
     def __init__(self, state: MapState, names: Names, number: int, capacity: int, pools: dict[str, PoolState], *,
                  owned: int | None = None, lending: int = 0) -> None:
         super().__init__(state, names, number, capacity, owned=owned, lending=lending)
-        self.pools = {} if self.is_lent else pools
+        self.pools = pools
         self.allocs = () if self.is_lent else state.allocs
         self.allocated = {name for a in self.allocs for name in a.fields}
 
     def keys(self) -> list[tuple[str, list[tuple[str, Type]]]]:
         return [(k.name, [(self.field_names[f], self.types[f]) for f in k.fields]) for k in self.state.keys]
+
+    def direct(self, number: int) -> PoolState | None:
+        """Each value of a pool is held by one entry at most, so that a key which is one needs no chain."""
+        alloc = self._alloc_of(number)
+        pool = None if alloc is None else self.pools.get(alloc.pool)
+        return pool if pool is not None and pool.size <= MAX_DIRECT else None
+
+    def _alloc_of(self, number: int) -> AllocDecl | None:
+        fields = self.state.keys[number].fields
+        return next((a for a in self.state.allocs if sorted(a.fields) == sorted(fields)), None)
+
+    def place(self, number: int) -> Lines:
+        alloc, pool = self._alloc_of(number), self.direct(number)
+        assert alloc is not None and pool is not None
+        ranges = [(self.field_names[f], self.types[f], r) for f, r in zip(alloc.fields, pool.ranges, strict=True)]
+        beyond = [test for name, type_, r in ranges for test in
+                  (*([f"{name} < {literal(r.low, type_)}"] if r.low else []),
+                   *([f"{name} > {literal(r.high, type_)}"] if r.high < mask_of(type_) else []))]
+        index = ""
+        for name, _, r in ranges:
+            digit = f"((uint64_t){name} - {r.low}u)" if r.low else f"(uint64_t){name}"
+            index = f"({index}) * {r.high - r.low + 1}u + {digit}" if index else digit
+        out = [f"    if ({' || '.join(beyond)})", "        return CORA_NEVER;"] if beyond else []
+        return [*out, f"    return {index};"]
 
     def row(self) -> Row:
         return map_row(self.state)

@@ -13,11 +13,13 @@ from cora.emit import host_common as common
 from cora.emit.dialect import Lines
 from cora.emit.layout import CLASS, LAST, Row
 from cora.emit.names import Names, comment, literal, value_type
-from cora.ir.nodes import FieldDecl, MapState, MeterState
+from cora.ir.nodes import FieldDecl, MapState, MeterState, PoolState
 from cora.ir.types import U64, Type, bytes_of
 
 # Words of a key have a seed each (CORA_SEEDS in abi.h, less the one of the final mixing).
 KEY_WORDS = 63
+# Nanoseconds: packets are not stamped so late, nor do most time-outs last so long.
+LONG = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class BpfTable:
         self.field_names = {f.name: names.field(f.name) for f in state.fields}
         self.types = {f.name: f.type for f in state.fields}
         self.bits = max(1, (capacity - 1).bit_length())
+        # Whether packets change nothing of an entry but the time of its last use, in one class: they need no lock then.
+        self.quiet = False
 
     # What subclasses say.
 
@@ -87,6 +91,11 @@ class BpfTable:
         """Whether entries are removed here when they are due; lent ones are removed by their owner."""
         return bool(self.timeouts()) and not self.is_lent
 
+    @property
+    def infers_last(self) -> bool:
+        """Whether the last use is told by the deadline alone: of entries with one time-out that packets do not lock."""
+        return self.quiet and len(self.timeouts()) == 1
+
     def all_fields(self) -> list[tuple[str, Type]]:
         return [(self.field_names[f.name], f.type) for f in self.state.fields]
 
@@ -98,8 +107,11 @@ class BpfTable:
         t = self.table
         keys = self.keys()
         members = [(bytes_of(ty), f"{value_type(ty)} {name};") for name, ty in self.all_fields()]
-        members += [(8, "uint64_t last; /* ns */"), (8, "uint64_t deadline;"), *self.own_members()]
-        bookkeeping = [(4, f"uint32_t next_{i};") for i in range(len(keys))] + [(4, "uint32_t live;")]
+        members += [] if self.infers_last else [(8, "uint64_t last; /* ns */")]
+        members += [(8, "uint64_t deadline;"), *self.own_members()]
+        chained = [i for i in range(len(keys)) if self.direct(i) is None]
+        life = "uint32_t life; /* odd: alive; changes when the entry is made or removed */"
+        bookkeeping = [*((4, f"uint32_t next_{i};") for i in chained), (4, life)]
         members += [*bookkeeping, (1, "uint8_t timeout; /* class */")]
         lent = [(80, "struct cora_lent_entry lent;")] if self.is_lent else []
         told = [(bytes_of(ty), f"{value_type(ty)} {name};") for name, ty in self.all_fields()]
@@ -110,7 +122,7 @@ class BpfTable:
                f"}} __attribute__((aligned({common.alignment(members + lent)})));", "",
                f"struct {t}_new {{", *common.struct_members(told), "};", "",
                f"struct {t}_entry {t}_entries[{self.capacity}];",
-               *(f"uint32_t {t}_heads_{i}[{1 << self.bits}]; /* {comment(name) or 'key'} */"
+               *(f"uint32_t {t}_heads_{i}[{self.buckets(i)}]; /* {comment(name) or 'key'} */"
                  for i, (name, _) in enumerate(keys)),
                f"uint32_t {t}_free[{self.capacity}];",
                f"struct cora_slots {t}_slots;",
@@ -133,7 +145,8 @@ class BpfTable:
                     ""]
         for number, (name, fields) in enumerate(self.keys()):
             out += [f"/* {comment(f'{self.state.name}.{name}' if name else self.state.name)} */",
-                    *self._hash(number, fields), "", *self._find(number, fields), "", *self._is(number, fields), ""]
+                    *self._hash(number, fields), "", *self._find(number, fields), "", *self._is(number, fields), "",
+                    *(self._seek(number, fields) if self.quiet else [])]
         parts = [self._unlink(), self._kill(), self._sweep(), self._insert(), self._row_out(), self._row_in()]
         for part in parts:
             out += [*part, ""] if part else []
@@ -150,14 +163,36 @@ class BpfTable:
         """The C expression of an entry's deadline."""
         if not self.timeouts():
             return "CORA_NEVER"
-        return f"cora_add_capped({last}, {self.table}_timeout({number}))"
+        timeout = f"{self.table}_timeout({number})"
+        # No clock comes near 2^63 ns, so only such time-outs can lead beyond 64 bits.
+        return f"({last} + {timeout})" if max(self.timeouts()) < LONG else f"cora_add_capped({last}, {timeout})"
+
+    def direct(self, number: int) -> PoolState | None:
+        """The pool of which a key is a value: such a key has a place of its own, without hashing."""
+        return None
+
+    def buckets(self, number: int) -> int:
+        """Chains of a key's index, or places of one that has a place for every key."""
+        pool = self.direct(number)
+        return 1 << self.bits if pool is None else pool.size
+
+    def bucket(self, number: int, hash_: str) -> str:
+        """The C expression of the bucket of a hash."""
+        return f"(uint32_t)({hash_} >> {64 - self.bits})" if self.direct(number) is None else f"(uint32_t){hash_}"
 
     def _hash(self, number: int, fields: Sequence[tuple[str, Type]]) -> Lines:
+        head = f"static inline uint64_t {self.table}_hash_{number}({common.parameters(fields)})"
+        if self.direct(number) is not None:
+            return ["/* The place of a key that is a value of a pool; CORA_NEVER: it is none. */", head, "{",
+                    *self.place(number), "}"]
         words = common.key_words(fields, self.state)
         words = words[:-1] if words[-1] == "0" else words
         total = " +\n                    ".join(f"cora_nh({i}, {w})" for i, w in enumerate(words))
-        return [f"static inline uint64_t {self.table}_hash_{number}({common.parameters(fields)})", "{",
-                f"    return cora_mix({total});", "}"]
+        return [head, "{", f"    return cora_mix({total});", "}"]
+
+    def place(self, number: int) -> Lines:
+        """Statements that return the place of a direct key."""
+        raise NotImplementedError
 
     def _equal(self, fields: Sequence[tuple[str, Type]]) -> str:
         return " && ".join(f"e->{n} == {n}" for n, _ in fields)
@@ -167,19 +202,30 @@ class BpfTable:
         return [
             "/* The entry that seems to have the key, CORA_NONE or CORA_STRAYED. */",
             f"static inline uint32_t {t}_find_{number}(uint64_t hash, {common.parameters(fields)})", "{",
-            f"    uint32_t bucket = (uint32_t)(hash >> {64 - self.bits});",
+            *self._walk(number, [], f"{self._equal(fields)} && e->life & 1"), "}",
+        ]
+
+    def _walk(self, number: int, before: Lines, found: str) -> Lines:
+        """Statements that return the number of the entry ``e`` for which ``found`` is true."""
+        t = self.table
+        entry = [f"struct {t}_entry *e = &{t}_entries[at];", *before, f"if (CORA_LIKELY({found}))", "    return at;"]
+        if self.direct(number) is not None:
+            return [f"    if (hash >= {self.buckets(number)})", "        return CORA_NONE;",
+                    f"    uint32_t at = *(volatile uint32_t *)&{t}_heads_{number}[hash] - 1;",
+                    f"    if (at >= {t}_capacity)", "        return CORA_NONE;", *(f"    {line}" for line in entry),
+                    "    return CORA_NONE;"]
+        return [
+            f"    uint32_t bucket = {self.bucket(number, 'hash')};",
             f"    uint32_t next = *(volatile uint32_t *)&{t}_heads_{number}[bucket];",
             "    CORA_LOOP",
             "    for (int i = 0; i < CORA_CHAIN; i++) {",
             "        uint32_t at = next - 1;",
             f"        if (at >= {t}_capacity)",
             "            break;",
-            f"        const struct {t}_entry *e = &{t}_entries[at];",
-            f"        if (CORA_LIKELY({self._equal(fields)} && e->live))",
-            "            return at;",
+            *(f"        {line}" for line in entry),
             f"        next = e->next_{number};",
             "    }",
-            "    return CORA_LIKELY(!next || next == CORA_LAST(bucket)) ? CORA_NONE : CORA_STRAYED;", "}",
+            "    return CORA_LIKELY(!next || next == CORA_LAST(bucket)) ? CORA_NONE : CORA_STRAYED;",
         ]
 
     def _is(self, number: int, fields: Sequence[tuple[str, Type]]) -> Lines:
@@ -189,7 +235,16 @@ class BpfTable:
             "/* Under the entry's lock: whether it has the key, and is not due. */",
             f"static inline bool {self.table}_is_{number}(const struct {self.table}_entry *e, uint64_t now, "
             f"{common.parameters(fields)})", "{", *unused,
-            f"    return e->live && {self._equal(fields)}{due};", "}",
+            f"    return e->life & 1 && {self._equal(fields)}{due};", "}",
+        ]
+
+    def _seek(self, number: int, fields: Sequence[tuple[str, Type]]) -> Lines:
+        """The look-up without a lock: of an entry whose life has not changed since, all that was read belongs together."""
+        return [
+            f"static inline uint32_t {self.table}_seek_{number}(uint64_t hash, {common.parameters(fields)}, "
+            "uint32_t *life)", "{",
+            *self._walk(number, ["*life = cora_life(&e->life);"], f"*life & 1 && {self._equal(fields)}"),
+            "}", "",
         ]
 
     def _hash_of(self, number: int, prefix: str) -> str:
@@ -205,7 +260,7 @@ class BpfTable:
                f"    if (!lock || at >= {t}_capacity)", "        return;",
                f"    struct {t}_entry *e = &{t}_entries[at];"]
         for i in range(len(self.keys())):
-            out.append(f"    uint32_t bucket_{i} = (uint32_t)({self._hash_of(i, 'e->')} >> {64 - self.bits});")
+            out.append(f"    uint32_t bucket_{i} = {self.bucket(i, self._hash_of(i, 'e->'))};")
         out.append("    bpf_spin_lock(&lock->lock);")
         for i in range(len(self.keys())):
             out += self._unlink_key(i)
@@ -221,6 +276,9 @@ class BpfTable:
 
     def _unlink_key(self, i: int) -> Lines:
         t = self.table
+        if self.direct(i) is not None:
+            return [f"    if (bucket_{i} < {self.buckets(i)} && {t}_heads_{i}[bucket_{i}] == at + 1)",
+                    f"        {t}_heads_{i}[bucket_{i}] = 0;"]
         return [
             f"    uint32_t *link_{i} = &{t}_heads_{i}[bucket_{i}];",
             "    CORA_LOOP",
@@ -247,14 +305,25 @@ class BpfTable:
             f"    if (!lock || at >= {t}_capacity)", "        return false;",
             f"    struct {t}_entry *e = &{t}_entries[at];",
             "    bpf_spin_lock(&lock->lock);",
-            "    bool dead = e->live && e->deadline < now;",
+            "    bool dead = e->life & 1 && e->deadline < now;",
+            *self._noticed(),
             "    if (dead)",
-            "        e->live = 0;",
+            "        e->life++;",
             "    bpf_spin_unlock(&lock->lock);",
             "    if (dead)",
             f"        {t}_unlink(at);",
             "    return dead;", "}",
         ]
+
+    def _noticed(self) -> Lines:
+        """A packet writes the deadline before it looks at the life again, and here it is the other way round, each with a
+        barrier between: either the packet sees that its entry is going, or its refresh is seen here."""
+        if not self.quiet:
+            return []
+        return ["    if (dead) {",
+                "        __sync_fetch_and_add(&e->life, 2);",
+                "        dead = cora_volatile(&e->deadline) < now;",
+                "    }"]
 
     def _insert(self) -> Lines:
         t, keys = self.table, self.keys()
@@ -304,25 +373,10 @@ class BpfTable:
         """Under the directory's lock: no other CPU made the key meanwhile, there is room, and the entry is linked."""
         t, keys = self.table, self.keys()
         out = ["    bool present = false, crowded = false;", "    uint32_t at = CORA_NONE;"]
-        out += [f"    uint32_t bucket_{i} = (uint32_t)(hash_{i} >> {64 - self.bits});" for i in range(len(keys))]
+        out += [f"    uint32_t bucket_{i} = {self.bucket(i, f'hash_{i}')};" for i in range(len(keys))]
         out.append("    bpf_spin_lock(&lock->lock);")
         for i, (_, fields) in enumerate(keys):
-            equal = " && ".join(f"e->{n} == n->{n}" for n, _ in fields)
-            out += [
-                f"    uint32_t next_{i} = {t}_heads_{i}[bucket_{i}];",
-                f"    uint32_t length_{i} = 0;",
-                "    CORA_LOOP",
-                f"    for (; length_{i} < CORA_CHAIN - 1; length_{i}++) {{",
-                f"        uint32_t number = next_{i} - 1;",
-                f"        if (number >= {t}_capacity)",
-                "            break;",
-                f"        const struct {t}_entry *e = &{t}_entries[number];",
-                f"        if ({equal} && e->live)",
-                "            present = true;",
-                f"        next_{i} = e->next_{i};",
-                "    }",
-                f"    crowded |= length_{i} == CORA_CHAIN - 1;",
-            ]
+            out += self._look(i, " && ".join(f"e->{n} == n->{n}" for n, _ in fields))
         out += [
             f"    uint32_t free = {t}_slots.free_count - 1, top = {t}_slots.top;",
             "    if (!present && !crowded) {",
@@ -338,18 +392,19 @@ class BpfTable:
             f"        struct {t}_entry *e = &{t}_entries[at];",
             f"        {t}_slots.count++;",
             *(f"        e->{name} = n->{name};" for name, _ in self.all_fields()),
-            "        e->last = n->last;",
+            *([] if self.infers_last else ["        e->last = n->last;"]),
             "        e->timeout = n->timeout;",
             f"        e->deadline = {self.deadline('n->last', 'n->timeout')};",
             *(["        e->lent = n->lent;", "        e->lent.known = e->deadline;"] if self.is_lent else []),
             *(f"        {line}" for line in (*note, *self.copied_members())),
         ]
-        for i in range(len(keys)):
+        for i in (i for i in range(len(keys)) if self.direct(i) is None):
             out += [f"        uint32_t head_{i} = {t}_heads_{i}[bucket_{i}];",
                     f"        e->next_{i} = head_{i} ? head_{i} : CORA_LAST(bucket_{i});"]
         # An atomic exchange is a barrier: who sees the entry alive or linked sees all of it.
-        out += ["        __sync_lock_test_and_set(&e->live, 1);",
-                *(f"        {t}_heads_{i}[bucket_{i}] = at + 1;" for i in range(len(keys))),
+        out += ["        __sync_fetch_and_add(&e->life, 1);",
+                *(f"        {'' if self.direct(i) is None else f'if (bucket_{i} < {self.buckets(i)}) '}"
+                  f"{t}_heads_{i}[bucket_{i}] = at + 1;" for i in range(len(keys))),
                 "    }",
                 "    bpf_spin_unlock(&lock->lock);",
                 "    if (crowded)",
@@ -359,6 +414,34 @@ class BpfTable:
         out += [f"    cora_due_sooner(&{t}_due, {self.deadline('n->last', 'n->timeout')});"] if self.ages else []
         out.append("    return at;")
         return [*out, "fail:", *give, "    return CORA_NONE;"] if give else out
+
+    def _look(self, i: int, equal: str) -> Lines:
+        """Under the directory's lock: whether a key is there, and whether its chain has room."""
+        t = self.table
+        if self.direct(i) is not None:
+            return [
+                f"    if (bucket_{i} >= {self.buckets(i)}) {{",
+                "        present = true;",
+                f"    }} else if ({t}_heads_{i}[bucket_{i}] - 1 < {t}_capacity) {{",
+                f"        const struct {t}_entry *e = &{t}_entries[{t}_heads_{i}[bucket_{i}] - 1];",
+                f"        present |= {equal} && e->life & 1;",
+                "    }",
+            ]
+        return [
+            f"    uint32_t next_{i} = {t}_heads_{i}[bucket_{i}];",
+            f"    uint32_t length_{i} = 0;",
+            "    CORA_LOOP",
+            f"    for (; length_{i} < CORA_CHAIN - 1; length_{i}++) {{",
+            f"        uint32_t number = next_{i} - 1;",
+            f"        if (number >= {t}_capacity)",
+            "            break;",
+            f"        const struct {t}_entry *e = &{t}_entries[number];",
+            f"        if ({equal} && e->life & 1)",
+            "            present = true;",
+            f"        next_{i} = e->next_{i};",
+            "    }",
+            f"    crowded |= length_{i} == CORA_CHAIN - 1;",
+        ]
 
     def copied_members(self) -> Lines:
         """Statements that fill the entry's own members from the description."""
@@ -374,8 +457,9 @@ class BpfTable:
 
     def member_out(self, name: str, offset: int, size: int) -> Lines:
         member = self.row_members()[name]
-        if name == LAST and size == 8:
-            return [f"    __builtin_memcpy(out + {offset}, &e->last, 8);"]
+        if name == LAST and self.infers_last:
+            return [f"    uint64_t last = e->deadline - {self.table}_timeout(0);",
+                    f"    __builtin_memcpy(out + {offset}, &last, {size});"]
         return [f"    __builtin_memcpy(out + {offset}, &e->{member.name}, {size});"]
 
     def _row_in(self) -> Lines:
@@ -397,7 +481,7 @@ class BpfTable:
             f"static long {t}_visit(uint32_t at, struct {t}_walk *walk)", "{",
             f"    if (at >= {t}_capacity)", "        return 1;",
             f"    const struct {t}_entry *e = &{t}_entries[at];",
-            "    if (!e->live)", "        return 0;",
+            "    if (!(e->life & 1))", "        return 0;",
             "    uint64_t deadline = e->deadline;",
             f"    if (deadline < walk->now && {t}_kill(at, walk->now))",
             "        walk->removed++;",

@@ -58,6 +58,11 @@ def store_statements(node: Store, value: str, bases: Mapping[str, str] = HOST_BA
     return ["{", f"    uint64_t change = {store};", *(f"    {u}" for u in update), "}"]
 
 
+def store_change(node: Store, value: str, bases: Mapping[str, str] = HOST_BASES) -> str:
+    """The call that writes a field and gives the change of its words, for a checksum that is brought up to date later."""
+    return _store_call(node, value, bases)
+
+
 def _field(node: Load | Store) -> HeaderField:
     field = field_of(node.header, node.field)
     if field is None:

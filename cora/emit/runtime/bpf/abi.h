@@ -64,7 +64,7 @@ struct cora_notice {
 struct cora_shared {
     /* Written by the user half before packets come; read for every packet. */
     uint64_t virtual_now; /* nanoseconds; 0 without test_run: the kernel's clock (CLOCK_MONOTONIC) */
-    uint32_t test_run;    /* 1: packets come from BPF_PROG_TEST_RUN: no sockets and devices are asked for */
+    uint32_t test_run;    /* 1: packets come from BPF_PROG_TEST_RUN: `verdict` tells what becomes of them, nothing is sent */
     uint32_t test_port;   /* with test_run: number of the arrival port */
     uint32_t queues;      /* receive queues of each port */
     uint32_t attached;    /* 1: the user half serves cora_xsks; else packets for it are dropped and counted */

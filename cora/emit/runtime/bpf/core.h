@@ -120,8 +120,10 @@ static inline int cora_leave(struct cora_packet *p, struct cora_counts *counts)
     uint32_t verdict = p->verdict;
     if (p->met)
         counts->statistics[CORA_FAST]++;
-    if (CORA_UNLIKELY(cora_shared.test_run))
+    if (CORA_UNLIKELY(cora_shared.test_run)) {
         cora_shared.verdict = verdict;
+        return XDP_PASS;
+    }
     if (verdict & CORA_DROP) {
         uint32_t reason = verdict & ~CORA_DROP;
         if (reason <= CORA_REASONS)
@@ -132,8 +134,6 @@ static inline int cora_leave(struct cora_packet *p, struct cora_counts *counts)
         return XDP_ABORTED;
     counts->forwarded[verdict].packets++;
     counts->forwarded[verdict].octets += p->wirelen;
-    if (CORA_UNLIKELY(cora_shared.test_run))
-        return XDP_REDIRECT;
     int action = (int)bpf_redirect_map(&cora_devices, verdict, 0);
     if (CORA_UNLIKELY(action != XDP_REDIRECT)) {
         counts->forwarded[verdict].packets--;

@@ -437,6 +437,12 @@ static inline void cora_stored_l4(struct cora_packet *p, uint64_t change)
     cora_fix_upper_at(p, p->l4_header, p->l4, p->upper, p->family == 6, change);
 }
 
+/* Both: addresses count for the first fragment alone, ports wherever they were written. */
+static inline void cora_stored_both(struct cora_packet *p, uint64_t address, uint64_t ports, bool v6)
+{
+    cora_fix_upper_at(p, p->l4_header, p->l4, p->upper, v6, p->fragment_offset ? ports : address + ports);
+}
+
 /* The outer ICMP checksum over everything changed inside the quoted packet. */
 static inline void cora_stored_quote(struct cora_packet *p, uint64_t change)
 {

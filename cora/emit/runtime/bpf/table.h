@@ -32,6 +32,21 @@ static inline uint64_t cora_mix(uint64_t sum)
     return (sum ^ sum >> 32) * (cora_shared.seed[0] | 1);
 }
 
+/* A word that says whether an entry is still what it was; what is read after it is read after it, and what is read before it
+ * is read before it. */
+static inline uint32_t cora_life(uint32_t *life)
+{
+#ifdef CORA_STRONG_ORDER
+    /* This machine keeps loads in order (x86). */
+    __asm__ volatile("" ::: "memory");
+    uint32_t found = *(volatile uint32_t *)life;
+    __asm__ volatile("" ::: "memory");
+    return found;
+#else
+    return __sync_fetch_and_or(life, 0);
+#endif
+}
+
 struct cora_slots {
     uint32_t count, top, free_count; /* in use; never used from here on; returned */
 };
