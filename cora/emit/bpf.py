@@ -357,21 +357,21 @@ class KernelDialect(Dialect):
     def _quiet_lookup(self, node: nodes.Lookup, table: BpfMap, operands: str, goto: dict[str, str]) -> Lines:
         """Uses an entry without its lock; before the packet leaves it looks whether the entry has lived through it."""
         t, number = table.table, table.key_number(node.key)
-        due = [f"    if (CORA_UNLIKELY(cora_volatile(&{t}_entries[at].deadline) < p->now))",
+        due = ["    if (CORA_UNLIKELY(cora_volatile(&e->deadline) < p->now))",
                f"        {goto['miss']}"] if table.timeouts() else []
         return [
             "{",
             "    uint32_t life = 0;",
-            f"    uint32_t at = {t}_seek_{number}(hash, {operands}, &life);",
-            f"    if (at >= {t}_capacity) {{",
-            "        if (CORA_UNLIKELY(at == CORA_STRAYED))",
+            f"    struct {t}_entry *e = {t}_seek_{number}(hash, {operands}, &life);",
+            "    if (!e) {",
+            "        if (CORA_UNLIKELY(life == CORA_STRAYED))",
             "            goto cora_raced;",
             f"        {goto['miss']}",
             "    }",
             *due,
-            f"    watched = &{t}_entries[at].life;",
+            "    watched = &e->life;",
             "    lived = life;",
-            *([f"    {self.names.value(node.entry)} = &{t}_entries[at];"] if node.entry in self.needed else []),
+            *([f"    {self.names.value(node.entry)} = e;"] if node.entry in self.needed else []),
             f"    {goto['hit']}",
             "}",
         ]

@@ -205,15 +205,16 @@ class BpfTable:
             *self._walk(number, [], f"{self._equal(fields)} && e->life & 1"), "}",
         ]
 
-    def _walk(self, number: int, before: Lines, found: str) -> Lines:
-        """Statements that return the number of the entry ``e`` for which ``found`` is true."""
-        t = self.table
-        entry = [f"struct {t}_entry *e = &{t}_entries[at];", *before, f"if (CORA_LIKELY({found}))", "    return at;"]
+    def _walk(self, number: int, before: Lines, found: str, answers: tuple[str, str, str] = (
+            "return at;", "return CORA_NONE;", "return CORA_STRAYED;")) -> Lines:
+        """Statements that look for the entry ``e`` for which ``found`` is true, and answer: found, none, led away."""
+        t, (hit, none, strayed) = self.table, answers
+        entry = [f"struct {t}_entry *e = &{t}_entries[at];", *before, f"if (CORA_LIKELY({found}))", f"    {hit}"]
         if self.direct(number) is not None:
-            return [f"    if (hash >= {self.buckets(number)})", "        return CORA_NONE;",
-                    f"    uint32_t at = *(volatile uint32_t *)&{t}_heads_{number}[hash] - 1;",
-                    f"    if (at >= {t}_capacity)", "        return CORA_NONE;", *(f"    {line}" for line in entry),
-                    "    return CORA_NONE;"]
+            return [f"    if (hash < {self.buckets(number)}) {{",
+                    f"        uint32_t at = *(volatile uint32_t *)&{t}_heads_{number}[hash] - 1;",
+                    f"        if (at < {t}_capacity) {{", *(f"            {line}" for line in entry),
+                    "        }", "    }", f"    {none}"]
         return [
             f"    uint32_t bucket = {self.bucket(number, 'hash')};",
             f"    uint32_t next = *(volatile uint32_t *)&{t}_heads_{number}[bucket];",
@@ -225,7 +226,7 @@ class BpfTable:
             *(f"        {line}" for line in entry),
             f"        next = e->next_{number};",
             "    }",
-            "    return CORA_LIKELY(!next || next == CORA_LAST(bucket)) ? CORA_NONE : CORA_STRAYED;",
+            "    if (CORA_UNLIKELY(next && next != CORA_LAST(bucket))) {", f"        {strayed}", "    }", f"    {none}",
         ]
 
     def _is(self, number: int, fields: Sequence[tuple[str, Type]]) -> Lines:
@@ -239,11 +240,15 @@ class BpfTable:
         ]
 
     def _seek(self, number: int, fields: Sequence[tuple[str, Type]]) -> Lines:
-        """The look-up without a lock: of an entry whose life has not changed since, all that was read belongs together."""
+        """The look-up without a lock: of an entry whose life has not changed since, what was read belongs together."""
+        t = self.table
         return [
-            f"static inline uint32_t {self.table}_seek_{number}(uint64_t hash, {common.parameters(fields)}, "
+            "/* The entry with the key and its life, or NULL; a life of CORA_STRAYED: the look-up was led away. */",
+            f"static inline struct {t}_entry *{t}_seek_{number}(uint64_t hash, {common.parameters(fields)}, "
             "uint32_t *life)", "{",
-            *self._walk(number, ["*life = cora_life(&e->life);"], f"*life & 1 && {self._equal(fields)}"),
+            *self._walk(number, ["CORA_KEEP(e);", "*life = cora_life(&e->life);"],
+                        f"*life & 1 && {self._equal(fields)}",
+                        ("return e;", "*life = 0; return NULL;", "*life = CORA_STRAYED; return NULL;")),
             "}", "",
         ]
 
@@ -316,8 +321,8 @@ class BpfTable:
         ]
 
     def _noticed(self) -> Lines:
-        """A packet writes the deadline before it looks at the life again, and here it is the other way round, each with a
-        barrier between: either the packet sees that its entry is going, or its refresh is seen here."""
+        """A packet writes the deadline before it looks at the life again, and here it is the other way round, each with
+        a barrier between: either the packet sees that its entry is going, or its refresh is seen here."""
         if not self.quiet:
             return []
         return ["    if (dead) {",

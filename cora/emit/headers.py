@@ -59,7 +59,7 @@ def store_statements(node: Store, value: str, bases: Mapping[str, str] = HOST_BA
 
 
 def store_change(node: Store, value: str, bases: Mapping[str, str] = HOST_BASES) -> str:
-    """The call that writes a field and gives the change of its words, for a checksum that is brought up to date later."""
+    """The call that writes a field and gives the change of its words, for a checksum that is updated later."""
     return _store_call(node, value, bases)
 
 

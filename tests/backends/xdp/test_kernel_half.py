@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from kernel_kit import example, lending, office, scattered, unlike, usable, whole
+from kernel_kit import example, lending_all, office
 
 from cora.backends.xdp.kernel_build import source_line, verifier_error
+from cora.backends.xdp.trials import scattered, try_kernel, usable, whole
 from cora.emit.bpf import emit_kernel
 from cora.engine.split import PROMPT
 from cora.errors import Kind
@@ -22,20 +23,20 @@ LENT = ("firewall", "firewall.ref", "nat", "nat.ref", "policer", "policer.ref")
 def test_a_program_whole_in_the_kernel_is_the_unsplit_program(name: str) -> None:
     program = example(name)
     packets = [*office(program, 1500), *usable(random_packets(program, 1, 300))]
-    found, ran = unlike(whole(program), packets)
-    assert found is None
+    ran = try_kernel(whole(program), packets)
+    assert ran.difference is None
     assert ran.statistics.punted == 0 and ran.outcome.summary.packets == len(packets)
 
 
 @pytest.mark.parametrize("name", LENT)
 def test_entries_lent_to_the_kernel_are_used_there(name: str) -> None:
     program = example(name)
-    split = lending(program, 0)
+    split = lending_all(program)
     packets = office(program, 1500)
     fast = 0
     for chance in (PROMPT, 3):
-        found, ran = unlike(split, packets, chance)
-        assert found is None
+        ran = try_kernel(split, packets, chance)
+        assert ran.difference is None
         assert ran.overtaken is None and ran.statistics.stray == 0 and ran.statistics.left == 0
         assert ran.statistics.used and (ran.statistics.recalled + ran.statistics.asked or name.endswith('.ref'))
         fast += ran.statistics.fast
@@ -45,16 +46,15 @@ def test_entries_lent_to_the_kernel_are_used_there(name: str) -> None:
 @pytest.mark.parametrize("name", ["firewall", "nat", "policer"])
 def test_a_full_table_of_lent_entries_makes_room(name: str) -> None:
     program = example(name)
-    found, ran = unlike(lending(program, 0, entries=3), office(program, 1500), 1)
-    assert found is None and ran.statistics.peak <= 3
+    ran = try_kernel(lending_all(program, entries=3), office(program, 1500), 1)
+    assert ran.difference is None and ran.statistics.peak <= 3
     assert ran.statistics.evicted and ran.statistics.refused
 
 
 @pytest.mark.parametrize("name", LENT)
 def test_random_placements_and_packets(name: str) -> None:
     program = example(name)
-    found, _ = unlike(scattered(program, 0), usable(random_packets(program, 5, 250)), 2)
-    assert found is None
+    assert try_kernel(scattered(program, 0), usable(random_packets(program, 5, 250)), 2).difference is None
 
 
 _FULL = """
@@ -84,8 +84,8 @@ nf full {
 def test_full_tables_and_pools_without_slack_count_no_entry_that_is_due() -> None:
     program = loads(_FULL)
     packets = usable(random_packets(program, 4, 1500))
-    found, ran = unlike(whole(program), packets)
-    assert found is None
+    ran = try_kernel(whole(program), packets)
+    assert ran.difference is None
     assert ran.outcome.summary.dropped["full"] > 20
 
 

@@ -24,6 +24,9 @@ static inline uint8_t *cora_pointer(uint32_t context)
     return at;
 }
 
+/* Keeps a value in its register where the compiler would compute it anew. */
+#define CORA_KEEP(value) __asm__("" : "+r"(value))
+
 /* Loops keep their shape; the verifier counts their turns. */
 #define CORA_LOOP _Pragma("clang loop unroll(disable)")
 
