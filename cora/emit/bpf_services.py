@@ -144,7 +144,7 @@ def _lent_functions(table: BpfTable) -> Lines:
         f"static long {t}_look_live(uint32_t i, struct cora_idle *search)", "{",
         "    uint32_t at = (uint32_t)search->used + i;",
         f"    if (at >= {t}_capacity)", "        return 1;",
-        f"    if (!{t}_entries[at].live)", "        return 0;",
+        f"    if (!({t}_entries[at].life & 1))", "        return 0;",
         "    search->found = at;",
         "    return 1;", "}", "",
         "/* Gives back any entry, from number `number` on: to an owner that knows of none, since its process is new. */",
