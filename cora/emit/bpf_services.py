@@ -147,7 +147,7 @@ def _lent_functions(table: BpfTable) -> Lines:
         f"    if (!({t}_entries[at].life & 1))", "        return 0;",
         "    search->found = at;",
         "    return 1;", "}", "",
-        "/* Gives back any entry, from number `number` on: to an owner that knows of none, since its process is new. */",
+        "/* Gives back any entry, from number `number` on: to an owner that knows of none, its process being new. */",
         f"static CORA_ALONE int {t}_return_any(struct cora_kernel_call *call)", "{",
         "    struct cora_idle search = {.used = call->message.number, .found = CORA_NONE};",
         f"    bpf_loop({t}_capacity, {t}_look_live, &search, 0);",

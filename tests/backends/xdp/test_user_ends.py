@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernel_kit import lending, whole
+from kernel_kit import lending_all
 from xdp_cases import all_in_user_space, example, user_half
 from xdp_lab import CLIENT, SERVER, Half, Lab, run, start_half, wait_for
 
 from cora.backends.xdp.kernel_build import compile_kernel
+from cora.backends.xdp.trials import whole
 from cora.emit.layout import map_row
 from cora.errors import CoraError
 from cora.ir.nodes import MapState
@@ -101,7 +102,7 @@ def command(half: Half, split: Split) -> tuple[str, ...]:
 
 
 def test_entries_lent_to_the_kernel_outlive_the_user_half(lab: Lab) -> None:
-    split = lending(example("nat.ref"), 0)
+    split = lending_all(example("nat.ref"))
     first = started(lab, split)
     serve_udp(lab, 5353)
     client = lab.start(lab.client, sys.executable, "-c", STEADY, SERVER, "5353")

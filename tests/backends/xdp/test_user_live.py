@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernel_kit import lending, whole
+from kernel_kit import lending_all
 from xdp_cases import all_in_user_space, example, user_half
 from xdp_lab import CLIENT, EXTERNAL, FAR, FAR_MTU, INNER_ROUTER, SERVER, Half, Lab, start_half
 
 from cora.backends.xdp.kernel_build import compile_kernel
+from cora.backends.xdp.trials import whole
 from cora.ir.parts import Split
 
 pytestmark = pytest.mark.needs("live-xdp")
@@ -35,7 +36,7 @@ def split_named(case: str) -> Split:
     program = example(name)
     if place == "user":
         return all_in_user_space(program)
-    return lending(program, 0) if place == "lent" else whole(program)
+    return lending_all(program) if place == "lent" else whole(program)
 
 
 class Session:
