@@ -13,11 +13,13 @@ from cora.cli.verify import with_evidence
 from cora.engine.results import Options
 from cora.errors import CoraError
 from cora.frontends.nf import loads
+from cora.frontends.traffic.writer import write_pcap
 from cora.ir.nodes import Program
 from cora.ir.passes.pipeline import STANDARD, run_pipeline
 from cora.plan.document import Plan
 from cora.plan.parts import parts_of
-from cora.runtime.verify import Run, random_traffic
+from cora.runtime.verify import Run, random_traffic, traffic_of
+from cora.testing.frames import IPV6, Packet, Spec, build
 
 pytestmark = pytest.mark.needs("gcc")
 
@@ -104,6 +106,40 @@ def test_a_plan_that_runs_nothing_at_the_wire_runs(tmp_path: Path, place: str, p
     assert [bool(p.program.blocks) for p in split.parts].index(True) == 0
     assert len(split.parts[passing].program.blocks) > 5 > len(split.parts[0].program.blocks)
     assert cora.verify(moved, program, [capture], seeds=2, packets=500).difference is None
+
+
+# Packets with extension headers need the host, all others do not.
+LONGER = """nf longer {
+  port a: wire; port b: wire;
+  map slow { entry { src: ipv6 } key k = src; timeout 60s; capacity 3000; full pass; order weak; }
+  fragments drop; unparsed drop;
+  on a(p: eth/ipv6/udp) {
+    if p.ipv6.next == 60 {
+      lookup slow.k[p.ip.src] {
+        hit e { touch e; }
+        miss { insert slow { src: p.ip.src } { ok e { } full { } } }
+      }
+    }
+    forward b;
+  }
+  on b(p: eth) { forward a; }
+}"""
+
+
+def test_extension_headers_do_not_make_another_flow(tmp_path: Path) -> None:
+    program = run_pipeline(loads(LONGER, "longer.nf"), STANDARD)
+    frames = [build(Spec(ethertype=IPV6, fields={("udp", "sport"): 5 + n % 2}, payload=b"1234",
+                         extensions=((60, bytes(6)),) if n % 5 == 0 else ()))[0] for n in range(600)]
+    packets = [Packet(0, 1000 * n, frame, len(frame)) for n, frame in enumerate(frames)]
+    capture = tmp_path / "made.pcap"
+    write_pcap(capture, [(p.time_ns, p.frame, None) for p in packets])
+    plan = cora.plan(program, cora.profile(program, capture, port_map=["a=*"]), "agilio-cx", cores=2,
+                     pin=["slow=host"])
+    run = Run(parts_of(plan, program), Options(), range(4), time.monotonic() + 60, "sound")
+    run.compare(traffic_of("two flows", packets))
+    assert run.difference is None and run.compared[0].statistics.punted == 4 * 120
+    # Those without extension headers end at the card, and may overtake those of their flow that have some.
+    assert run.compared[0].statistics.overtaken > 0
 
 
 # Two tables after each other, the first one pinned to the host and the second one to the card.

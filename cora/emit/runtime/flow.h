@@ -4,6 +4,9 @@
 
 #include "packet.h"
 
+/* Extension headers that are looked behind, at most. */
+#define CORA_FLOW_CHAIN 64
+
 static inline uint64_t cora_flow_mix(uint64_t x, uint64_t y)
 {
     x = (x ^ y) * 0x9e3779b97f4a7c15;
@@ -53,16 +56,16 @@ static inline uint64_t cora_flow_of(const struct cora_packet *p)
         if (d[at + 9] == 1 && !offset && icmp < p->caplen)
             return cora_flow_icmp(x, d + icmp, p->caplen - icmp, 1u << (d[icmp] & 31) & 0x1838);
     } else if (type == 0x86dd && at + 40 <= p->caplen) {
+        struct cora_chain chain;
         for (int i = 8; i < 40; i += 8)
             x = cora_flow_mix(x, cora_get64(d + at + i));
-        x = cora_flow_mix(x, d[at + 6]);
-        l4 = d[at + 6] == 6 || d[at + 6] == 17 ? at + 40 : 0;
-        if (d[at + 6] == 58)
-            return cora_flow_icmp(x, d + at + 40, p->caplen - at - 40, at + 40 < p->caplen && d[at + 40] < 128);
-        if (d[at + 6] == 44 && at + 48 <= p->caplen) {
-            x = cora_flow_mix(x, cora_get64(d + at + 40));
-            l4 = at + 48;
-        }
+        /* The protocol is that behind the extension headers, which packets of one flow may have or not. */
+        if (cora_walk_chain(p, d[at + 6], at + 40, p->caplen, CORA_FLOW_CHAIN, &chain) != CORA_OK)
+            return cora_flow_mix(x, d[at + 6]);
+        x = cora_flow_mix(x, (uint64_t)chain.offset << 8 | chain.upper);
+        l4 = chain.upper == 6 || chain.upper == 17 ? chain.l4 : 0;
+        if (chain.upper == 58 && !chain.offset && chain.l4 < p->caplen)
+            return cora_flow_icmp(x, d + chain.l4, p->caplen - chain.l4, d[chain.l4] < 128);
     } else {
         return cora_flow_mix(cora_flow_mix(x, cora_get48(d)), cora_get48(d + 6));
     }
