@@ -31,6 +31,7 @@ from cora.ir.nodes import (
     LoadEntry,
     Lookup,
     MapState,
+    MeterState,
     Police,
     Program,
     Punt,
@@ -294,6 +295,8 @@ class _Harm:
         self.looks = {n for i, node in enumerate(nodes) for outcome, again in node.edges if outcome == OWNER
                       for n in (i, again)}
         self.classes = {s.name: len(s.timeouts) for s in program.states if isinstance(s, MapState)}
+        self.ordered = {s.name for s in program.states if isinstance(s, MapState | MeterState) and s.strict_order
+                        and s.name in lendings and not lendings[s.name].restart}
         self.known: dict[tuple[int, frozenset[Value]], frozenset[str]] = {}
 
     def behind(self, number: int, own: frozenset[Value]) -> frozenset[str]:
@@ -301,6 +304,9 @@ class _Harm:
 
         Reading a field that never changes, refreshing an entry that has one time-out class, and finding or missing an
         entry do no harm: lent entries exist at their owner too, and a refresh never makes an entry older.
+
+        With `order strict` a packet does harm that may find its own flow's entry at the owner and has not met the lent
+        one, such as a fragment whose tracker is farther from the wire: later packets would leave before it.
         """
         if not self.lendings:
             return frozenset()
@@ -316,6 +322,8 @@ class _Harm:
             node = self.nodes[at]
             end = node.block.terminator
             anchor = at in self.looks
+            if not anchor and not own and isinstance(end, Lookup | Insert | Police) and end.state in self.ordered:
+                yield self.lendings[end.state].component
             if anchor and isinstance(end, Lookup):
                 own = own | {end.entry}
             if isinstance(end, Insert):

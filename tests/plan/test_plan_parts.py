@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +18,9 @@ from cora.frontends.nf import loads
 from cora.frontends.traffic.writer import write_pcap
 from cora.ir.nodes import Program
 from cora.ir.passes.pipeline import STANDARD, run_pipeline
-from cora.plan.document import Plan
+from cora.models import registry
+from cora.partition.planner import Planner, plan_with
+from cora.plan.document import Plan, Request
 from cora.plan.parts import parts_of
 from cora.runtime.verify import Run, random_traffic, traffic_of
 from cora.testing.frames import IPV6, Packet, Spec, build
@@ -140,6 +144,57 @@ def test_extension_headers_do_not_make_another_flow(tmp_path: Path) -> None:
     assert run.difference is None and run.compared[0].statistics.punted == 4 * 120
     # Those without extension headers end at the card, and may overtake those of their flow that have some.
     assert run.compared[0].statistics.overtaken > 0
+
+
+# Fragments of a flow whose entry is lent.
+PIECES = """nf pieces {
+  port a: wire; port b: wire;
+  map conns {
+    entry { src: ipv4, sport: u16 } key k = (src, sport); timeout 60s; capacity 3000; full reject; order ORDER;
+  }
+  fragments track; unparsed drop;
+  on a(p: eth/ipv4/udp) {
+    lookup conns.k[(p.ip.src, p.l4.sport)] {
+      hit e { touch e; forward b; }
+      miss { insert conns { src: p.ip.src, sport: p.l4.sport } { ok e { forward b; } full { drop "full"; } } }
+    }
+  }
+  on b(p: eth) { forward a; }
+}"""
+
+
+def pieces(flows: int) -> Iterator[Packet]:
+    """Whole datagrams of a few flows, a tenth of them in two fragments."""
+    rng = random.Random(1)
+    for number in range(4000):
+        flow = rng.randrange(flows)
+        spec = Spec(fields={("l4", "sport"): 1000 + flow, ("ipv4", "src"): 0x0A000001 + flow}, payload=bytes(64))
+        made = [spec] if rng.random() > 0.1 else [
+            replace(spec, fragment=(0, True, number)), replace(spec, fragment=(72, False, number), raw=bytes(40))]
+        for item in made:
+            frame, wirelen = build(item)
+            yield Packet(0, 1000 * number, frame, wirelen)
+
+
+@pytest.mark.parametrize("nic", ["agilio-cx", "bluefield2"])
+@pytest.mark.parametrize("order", ["strict", "weak"])
+def test_a_first_fragment_is_overtaken_only_where_order_is_weak(tmp_path: Path, order: str, nic: str) -> None:
+    """Its tracker is at the host, so that it passes the lent entry of its flow without a look at it."""
+    program = run_pipeline(loads(PIECES.replace("ORDER", order), "pieces.nf"), STANDARD)
+    packets = list(pieces(6))
+    capture = tmp_path / "pieces.pcap"
+    write_pcap(capture, [(p.time_ns, p.frame, None) for p in packets])
+    profile = cora.profile(program, capture, port_map=["a=*"])
+    request = Request(None, None, 4, "highs", 10.0, pins=("conns=host", "fragments=host"))
+    planner = Planner(program, profile, registry.get(nic), request)
+    case = next(c for c in planner.chooser.others if c.split is not None and c.split.mode == "resume")
+    assert case.nearest is not None
+    split = parts_of(plan_with(profile, request, case.nearest, "as near as it may be"), program)
+    run = Run(split, Options(), range(6), time.monotonic() + 60, "sound")
+    run.compare(traffic_of("pieces", packets))
+    found = run.compared[0].statistics
+    assert run.difference is None and found.fast > 3000
+    assert (found.overtaken > 0) == (order == "weak")
 
 
 # Two tables after each other, the first one pinned to the host and the second one to the card.
