@@ -51,13 +51,57 @@ def decide(program: Program, component: str, blocks: Sequence[str], outcomes: Se
     Raises:
         KeyError: the program has no such component or block.
     """
+    known = _known_of(program)
+    path = component, tuple(blocks), tuple(outcomes)
+    if path not in known.answers:
+        known.answers[path] = _decided(known, *path)
+    return known.answers[path]
+
+
+@dataclass
+class _Known:
+    """What the paths of a program have in common, and what was found of those asked about.
+
+    Attributes:
+        tables: numbers of expressions over one small entry field, for all its values.
+        narrowed: of conditions (with what they have to be) and values (None) whether some values of single bits decide
+            them.
+        chosen: of conditions and values together the bits that are narrowed for them, None for none.
+    """
+
+    program: Program
+    make: Expressions = field(default_factory=Expressions)
+    tables: dict[Expr, list[int]] = field(default_factory=dict)
+    narrowed: dict[tuple[Expr, bool | None], bool] = field(default_factory=dict)
+    chosen: dict[tuple[tuple[tuple[Expr, bool], ...], tuple[Expr, ...]], dict[Expr, Expr] | None] = field(
+        default_factory=dict)
+    answers: dict[tuple[str, tuple[str, ...], tuple[str, ...]], RuleTemplate | Reason] = field(default_factory=dict)
+
+
+# The programs asked about last: planners ask about the same paths again and again.
+_latest: list[_Known] = []
+_KEPT = 4
+
+
+def _known_of(program: Program) -> _Known:
+    for known in _latest:
+        if known.program is program:
+            return known
+    _latest.insert(0, _Known(program))
+    del _latest[_KEPT:]
+    return _latest[0]
+
+
+def _decided(known: _Known, component: str, blocks: tuple[str, ...], outcomes: tuple[str, ...]
+             ) -> RuleTemplate | Reason:
+    program = known.program
     alignment = align(program, component, blocks, outcomes)
     if alignment.anchor is None or alignment.owner_from is not None:
         at = blocks[alignment.owner_from[0]] if alignment.owner_from else blocks[-1]
         reason = alignment.reason or f"it meets no entry of '{component}'"
         return Reason(reason, program.block(at).terminator.span)
     try:
-        return _Decision(program, component, tuple(blocks), tuple(outcomes), alignment.anchor).template()
+        return _Decision(known, component, blocks, outcomes, alignment.anchor).template()
     except _Undecided as undecided:
         return undecided.reason
 
@@ -182,12 +226,12 @@ class _Path(Evaluator):
 class _Decision:
     """The making of one template."""
 
-    def __init__(self, program: Program, component: str, blocks: tuple[str, ...], outcomes: tuple[str, ...],
+    def __init__(self, known: _Known, component: str, blocks: tuple[str, ...], outcomes: tuple[str, ...],
                  at: int) -> None:
-        self.program = program
+        self.program = program = known.program
         self.component = component
         self.blocks, self.outcomes = blocks, outcomes
-        self.make = Expressions()
+        self.make = known.make
         self.path = _Path(program, component, at, self.make)
         self.anchor = next(a for a in sharding_of(program)[component].anchors if a.block == blocks[at])
         node = program.block(blocks[at]).terminator
@@ -202,8 +246,7 @@ class _Decision:
         self.needs: tuple[_Condition, ...] = ()
         # Values that go into headers and counters.
         self.values: tuple[Expr, ...] = ()
-        # Numbers of expressions over one small entry field, for all its values.
-        self.tables: dict[Expr, list[int]] = {}
+        self.tables, self.narrowed, self.chosen = known.tables, known.narrowed, known.chosen
 
     def template(self) -> RuleTemplate:
         """The rule.
@@ -325,19 +368,57 @@ class _Decision:
             return {}
         leaves = {leaf for e in dependent for leaf in e.leaves}
         bits = sorted((leaf for leaf in leaves if leaf.op == "field" and leaf.bits == 1), key=shown)
-        if len(bits) <= _MOST_BITS:
-            for size in range(1, len(bits) + 1):
-                for chosen in combinations(bits, size):
-                    for ones in range(1 << size):
-                        known = {b: self.make.const(ones >> i & 1, 1) for i, b in enumerate(chosen)}
-                        if self._works(known):
-                            return known
-        raise self._open(plain)
+        key = tuple((n.expr, n.truth) for n in self.needs), self.values
+        if key not in self.chosen:
+            self.chosen[key] = self._choice(bits) if len(bits) <= _MOST_BITS and all(
+                self._can_be(c.expr, c.truth, c) for c in plain.open) and all(
+                self._can_be(v, None, None) for v in self._dependent_values({})) else None
+        chosen = self.chosen[key]
+        if chosen is None:
+            raise self._open(plain)
+        return chosen
+
+    def _choice(self, bits: Sequence[Expr]) -> dict[Expr, Expr] | None:
+        for size in range(1, len(bits) + 1):
+            for chosen in combinations(bits, size):
+                for ones in range(1 << size):
+                    known = {b: self.make.const(ones >> i & 1, 1) for i, b in enumerate(chosen)}
+                    if self._works(known):
+                        return known
+        return None
+
+    def _can_be(self, expr: Expr, truth: bool | None, need: _Condition | None) -> bool:
+        """Whether a condition or value that depends on the packet is decided by some values of its single bits: if not
+        by all of its own together, then by none of them and not together with others either.
+        """
+        known = self.narrowed
+        if (expr, truth) not in known:
+            bits = sorted((leaf for leaf in expr.leaves if leaf.op == "field" and leaf.bits == 1), key=shown)
+            known[expr, truth] = any(self._is_decided(self.make.substitute(expr, {
+                b: self.make.const(ones >> i & 1, 1) for i, b in enumerate(bits)}), need)
+                for ones in range(1 << len(bits)))
+        return known[expr, truth]
+
+    def _is_decided(self, expr: Expr, need: _Condition | None) -> bool:
+        if need is None:
+            return _fixed(expr) or _moved(expr) is not None
+        found = _Resolved()
+        self._settle(replace(need, expr=expr), found)
+        return found.impossible is None and not found.open
 
     def _works(self, bits: Mapping[Expr, Expr]) -> bool:
-        found = self._resolve(bits)
-        return found.impossible is None and not found.open and not self._dependent_values(bits) \
-            and _satisfiable(found.guards, self.tables)
+        found = _Resolved()
+        # Those that the bits change come first: most choices fail there.
+        for need in sorted(self.needs, key=lambda n: bits.keys().isdisjoint(n.expr.leaves)):
+            self._settle(self._under(need, bits), found)
+            if found.impossible is not None or found.open:
+                return False
+        return not self._dependent_values(bits) and _satisfiable(found.guards, self.tables)
+
+    def _under(self, need: _Condition, bits: Mapping[Expr, Expr]) -> _Condition:
+        """A condition with single bits known."""
+        touched = not bits.keys().isdisjoint(need.expr.leaves)
+        return replace(need, expr=self.make.substitute(need.expr, bits)) if touched else need
 
     def _never(self, condition: _Condition) -> _Undecided:
         return _Undecided("no packet takes this way: with this entry and configuration its condition is never met",
@@ -363,8 +444,7 @@ class _Decision:
     def _resolve(self, bits: Mapping[Expr, Expr]) -> _Resolved:
         found = _Resolved()
         for need in self.needs:
-            touched = not bits.keys().isdisjoint(need.expr.leaves)
-            self._settle(replace(need, expr=self.make.substitute(need.expr, bits)) if touched else need, found)
+            self._settle(self._under(need, bits), found)
         if found.impossible is None and not _satisfiable(found.guards, self.tables):
             found.impossible = _Condition(found.guards[-1].condition, True, found.guards[-1].span)
         return found

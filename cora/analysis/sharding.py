@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 from cora.analysis.accesses import accesses_of, components_of
@@ -244,7 +245,7 @@ class Component:
 
 # Analyses of the programs asked about last: planners ask about one program many times.
 _latest: list[Analysis] = []
-_KEPT = 4
+_KEPT = 16
 
 
 def analysis_of(program: Program) -> Analysis:
@@ -399,7 +400,13 @@ class Analysis:
         return {n for n, c in self.components.items() if not reached.isdisjoint(c.events) and self._changes(c)}
 
     def _changes(self, component: Component) -> bool:
-        return any(isinstance(copyable(self.program, s), Reason) for s in component.states)
+        return component.name in self._changing
+
+    @cached_property
+    def _changing(self) -> frozenset[str]:
+        """Components that packets change."""
+        return frozenset(name for name, c in self.components.items()
+                         if any(isinstance(copyable(self.program, s), Reason) for s in c.states))
 
     def _conflict(self, component: Component) -> Reason | None:
         """Another component that packets use after a hit in this one and also, on this or another way, before it."""

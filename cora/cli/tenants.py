@@ -48,7 +48,7 @@ def plan_several(files: Sequence[str], traffic: Sequence[str], profiles: Sequenc
     found = plan_together(asked, target, cores=cores, solver=solver, time_limit=time_limit)
     written = _write(found, output)
     if as_json:
-        print_json({"cores": found.cores, "host_work": found.host_work, "proven": found.proven,
+        print_json({"cores": found.cores, "host_work": found.host_work, "proven": found.proven, "gap": found.gap,
                     "combinations": found.combinations, "resources": [asdict(r) for r in found.resources],
                     "memories": [{"memory": m, "used": u, "capacity": c, "unit": unit}
                                  for m, u, c, unit in found.memories],
@@ -96,9 +96,11 @@ def summary(found: Together, target: str) -> str:
     from cora.plan.quantities import cores as host_cores
 
     proof = "optimal" if found.proven else "feasible"
+    gap = "unknown" if found.gap is None else f"{100 * found.gap:.3f} %"
+    compared = "1 combination" if found.combinations == 1 else f"{found.combinations} combinations"
     out = [f"{len(found.plans)} programs on {target}: {host_cores(found.cores)} for all, {found.host_work:.2f} cores' "
-           f"host work predicted ({proof} over {found.combinations} combinations of splits, in {found.seconds:.2f} s; "
-           "exact check passed)", ""]
+           f"host work predicted ({proof} over {compared} of splits, gap {gap}, in {found.seconds:.2f} s; exact check "
+           "passed)", ""]
     rows = []
     for plan in found.plans:
         kept: dict[str, list[str]] = {}

@@ -44,6 +44,7 @@ class Together:
     """Plans of tenants that were made together, each for its own rate, and what they use in all.
 
     ``cores``: host cores that all of them share. ``combinations``: of the tenants' variants that were compared.
+    ``gap``: relative distance from the host work to its bound.
     """
 
     plans: tuple[Plan, ...]
@@ -52,6 +53,7 @@ class Together:
     resources: tuple[ResourceUse, ...]
     memories: tuple[tuple[str, int, int, str], ...]
     proven: bool
+    gap: float | None
     combinations: int
     seconds: float
 
@@ -92,7 +94,7 @@ class _Joint:
         if found is None:
             raise self.too_much(search, rate)
         cases = combinations[found.variant]
-        return self.told(cases, found, len(combinations))
+        return self.told(cases, found, search.stages[0].gap, len(combinations))
 
     def chosen_alone(self, number: int) -> Chosen:
         """The plan of a tenant with the card to itself."""
@@ -125,7 +127,7 @@ class _Joint:
             return [alone.placement for alone in self.alone]
         return None
 
-    def told(self, cases: Sequence[Case], found: Found, combinations: int) -> Together:
+    def told(self, cases: Sequence[Case], found: Found, gap: float | None, combinations: int) -> Together:
         parts = split(self.parts(cases), found.assignment)
         placements = [settled(case.placement(part)) for case, part in zip(cases, parts, strict=True)]
         self.check(placements, found.cores)
@@ -147,7 +149,7 @@ class _Joint:
         memories = tuple((f"{self.target.places[s.place].name}/{s.name}", used, s.capacity, s.unit)
                          for s, used in filled if used)
         return Together(tuple(plans), found.cores, float(host_cycles(total[0], demand, total[1])), resources, memories,
-                        found.proven, combinations, time.perf_counter() - self.started)
+                        found.proven, gap, combinations, time.perf_counter() - self.started)
 
     def check(self, placements: Sequence[Placement], cores: int) -> None:
         """The exact check of all together, node by node: rooms they share, and the soft maximum of all loads.

@@ -77,11 +77,9 @@ def write_field(buffer: bytearray, place: HeaderField, value: int) -> None:
 
 def internet_checksum(data: bytes) -> int:
     """RFC 1071."""
-    padded = data + b"\0" * (len(data) % 2)
-    total = sum(int.from_bytes(padded[i:i + 2], "big") for i in range(0, len(padded), 2))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF
+    # A sum of 16-bit words whose carries come in again is the whole number modulo 0xFFFF, but that only nothing is 0.
+    number = int.from_bytes(data + b"\0" * (len(data) % 2), "big")
+    return ~(number % 0xFFFF or (number and 0xFFFF)) & 0xFFFF
 
 
 def build(spec: Spec) -> tuple[bytes, int]:
