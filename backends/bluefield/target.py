@@ -18,7 +18,7 @@ from cora.backends.bluefield.eswitch import facts_of, refuse_block, refuse_state
 from cora.backends.host.target import HostPlace, host_model
 from cora.ir.nodes import Block, Branch, MapState, MeterState, Program, State, Switch
 from cora.models.cards import left
-from cora.models.cpu import LAYOUT, WORD_BITS, Cpu, interpolate
+from cora.models.cpu import LAYOUT, WORD_BITS, Cpu, Curve, interpolate
 from cora.models.footprint import lent_bytes, table_bytes
 from cora.models.operations import Operations, block_operations
 from cora.models.parameters import Model, load_model
@@ -96,6 +96,10 @@ class BluefieldTarget(Target):
 
     def wire(self, mean_frame: float) -> Demand:
         return {PORT: 8 * (mean_frame + self.model["frame_overhead"]), PACKETS: 1.0}
+
+    def curves(self) -> tuple[Curve, ...]:
+        """Rates of look-ups and of changes by rules."""
+        return (Curve(LOOKUPS, logarithmic=True), Curve(UPDATES, logarithmic=True))
 
     def operation_names(self, place: int) -> tuple[str, ...]:
         """Operations that a place has; of the switch's look-ups those whose rate is measured."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cora.analysis.accesses import AccessRates
 from cora.ir.nodes import Block, Program, State
-from cora.models.cpu import LAYOUT, WORD_BITS, Cpu
+from cora.models.cpu import CURVE, LAYOUT, WORD_BITS, Cpu, Curve
 from cora.models.footprint import table_bytes
 from cora.models.operations import Operations, block_operations
 from cora.models.parameters import Model, load_model
@@ -91,6 +91,10 @@ class HostTarget(Target):
 
     def wire(self, mean_frame: float) -> Demand:
         return {PORT: 8 * (mean_frame + self.model["frame_overhead"]), PCIE: 1.0}
+
+    def curves(self) -> tuple[Curve, ...]:
+        """Look-up cost by flows."""
+        return (Curve(CURVE, logarithmic=False),)
 
     def operation_names(self, place: int) -> tuple[str, ...]:
         """Operations that a place has."""

@@ -12,6 +12,7 @@ from cora.cli.common import complete_nic, json_option, keep_inputs, print_json, 
 
 if TYPE_CHECKING:
     from cora.models.target import Target
+    from cora.models.validation import ValidationRow
 
 
 @click.command("nics")
@@ -98,21 +99,25 @@ def _number(value: float) -> str:
 
 def _validate(name: str | None, rows_file: str | None, plot: str | None, as_json: bool) -> None:
     from cora.models import registry
+    from cora.models.left_out import left_out
     from cora.models.validation import document, render, validate
 
     keep_inputs({"--plot": plot}, [rows_file])
+    without: list[ValidationRow] = []
     if rows_file is not None:
         rows = validate(name, Path(rows_file))
     else:
-        rows = [row for n in ((name,) if name is not None else registry.names()) for row in validate(n)]
+        nics = (name,) if name is not None else tuple(registry.names())
+        rows = [row for n in nics for row in validate(n)]
+        without = [row for n in nics for row in left_out(n)]
     if plot is not None:
         from cora.models.plots import validation_svg
 
         write_text(plot, validation_svg(rows))
     if as_json:
-        print_json(document(rows))
+        print_json(document(rows, without))
     else:
-        click.echo(render(rows))
+        click.echo(render(rows, without))
 
 
 def _operations(target: Target, as_json: bool) -> None:

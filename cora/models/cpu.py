@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from cora.analysis.accesses import AccessRates
 from cora.ir.nodes import (
@@ -68,6 +69,14 @@ PRICES: Mapping[str, str] = {
 # Points of the miss curve: thousands of flows and the parameter with the nanoseconds a look-up costs beyond the cached
 # one.
 CURVE: tuple[tuple[int, str], ...] = tuple((k, f"miss_ns_{k}k") for k in (16, 32, 64, 128, 256, 512, 1024, 2048, 4096))
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Parameters by size (thousands of flows or rules): linear in the size's logarithm, or in both logarithms."""
+
+    points: tuple[tuple[int, str], ...]
+    logarithmic: bool
 
 
 class Cpu:

@@ -22,7 +22,7 @@ FigureKind = Literal["measured", "published", "specified", "derived", "assumed"]
 _KINDS = ("measured", "published", "specified", "derived", "assumed")
 _COLUMNS = ("value", "unit", "low", "high", "kind", "source")
 # The 90 % point of the standard normal distribution: low and high are P10 and P90.
-_Z90 = 1.2815515655446004
+Z90 = 1.2815515655446004
 # Draws further out than this many standard deviations say more about the normal law than about the card.
 _Z_LIMIT = 2.5
 
@@ -196,7 +196,7 @@ def samples(model: Model, count: int, seed: int) -> Iterator[Model]:
 
 def _draw(parameter: Parameter, z: float) -> float:
     bound = parameter.high if z > 0 else parameter.low
-    steps = abs(z) / _Z90
+    steps = abs(z) / Z90
     if parameter.value > 0 and bound > 0:
         return parameter.value * math.pow(bound / parameter.value, steps)
     return parameter.value + (bound - parameter.value) * steps

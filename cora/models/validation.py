@@ -164,11 +164,13 @@ def validate(name: str | None, rows_file: Path | None = None, *, count: int = SA
         raise fail(Kind.BAD_MODEL, f"row '{nameless.name}' says nothing about its NIC", where=str(path),
                    hint="give the row a nic = \"...\", or name one NIC for all: `cora nics NIC --validate --rows FILE`")
     targets = {nic: registry.get(nic) for nic, _ in wanted if nic is not None}
-    return [_validated(targets[nic], row, count, seed, path) for nic, row in wanted if nic is not None]
+    return [validated(targets[nic], row, path, count, seed) for nic, row in wanted if nic is not None]
 
 
-def _validated(target: Target, row: CalibrationRow, count: int, seed: int, path: Path) -> ValidationRow:
-    model = _in_setup(target.model, row, path)
+def validated(target: Target, row: CalibrationRow, path: Path, count: int = SAMPLES,
+              seed: int = SEED) -> ValidationRow:
+    """A row of a file as a target predicts it, with its band."""
+    model = in_setup(target.model, row, path)
     made = type(target)(model)
     predicted, found = predict(made, row, str(path))
     low, high = bands(type(target), model, row, count, seed)
@@ -193,7 +195,12 @@ def _in_unit(target: Target, row: CalibrationRow, rate: float) -> float:
     return rate * 8 * (row.frame + target.model["frame_overhead"]) / 1e9
 
 
-def _in_setup(model: Model, row: CalibrationRow, path: Path) -> Model:
+def in_setup(model: Model, row: CalibrationRow, path: Path) -> Model:
+    """A model in the set-up of a row.
+
+    Raises:
+        CoraError: `Kind.BAD_MODEL` where the row pins what is no parameter.
+    """
     try:
         return model.at_instance(row.instance).pinned(row.values)
     except KeyError as error:
@@ -252,15 +259,21 @@ def summarise(rows: Sequence[ValidationRow]) -> Summary:
                    len(banded), covered)
 
 
-def document(rows: Sequence[ValidationRow]) -> dict[str, Any]:
-    """The rows with their errors, and the summary of each NIC, as JSON's own types."""
+def document(rows: Sequence[ValidationRow], left_out: Sequence[ValidationRow] = ()) -> dict[str, Any]:
+    """The rows with their errors, those left out in turn, and the summary of each NIC, as JSON's own types."""
     nics = dict.fromkeys(r.target for r in rows)
-    return {"rows": [{**asdict(r), "error": r.error, "covered": r.covered} for r in rows],
+
+    def plain(some: Sequence[ValidationRow]) -> list[dict[str, Any]]:
+        return [{**asdict(r), "error": r.error, "covered": r.covered} for r in some]
+
+    return {"rows": plain(rows), "left_out": plain(left_out),
             "summary": {nic: asdict(summarise([r for r in rows if r.target == nic])) for nic in nics}}
 
 
-def render(rows: Sequence[ValidationRow]) -> str:
-    """The rows as a table, then per target a line per group, one each for fitted and held-out rows, and one for all."""
+def render(rows: Sequence[ValidationRow], left_out: Sequence[ValidationRow] = ()) -> str:
+    """The rows as a table, then per target a line per group, one each for fitted and held-out rows, one for all, and
+    one for the fitted rows each ``left_out`` in turn.
+    """
     width = max((len(r.name) for r in rows), default=4)
     out = [f"{'row':<{width}}  unit  published  predicted  P10 to P90 (predicted)  error  binds"]
     for r in rows:
@@ -276,6 +289,9 @@ def render(rows: Sequence[ValidationRow]) -> str:
         kinds = {"fitted rows": [r for r in own if r.fitted], "held-out rows": [r for r in own if not r.fitted],
                  "all rows": own}
         out += [_summary_line(f"{target}, {label}", group) for label, group in [*groups.items(), *kinds.items()]]
+        again = [r for r in left_out if r.target == target]
+        if again:
+            out.append(_summary_line(f"{target}, each fitted row left out in turn", again))
     return "\n".join(out) + "\n"
 
 
