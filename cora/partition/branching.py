@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +31,8 @@ LARGE = 1500
 # Units whose places are told apart one below the other.
 _DEPTH = 5
 _WHOLE = 1e-6
+# Units with this share of the heaviest one's packets are heavy.
+_HEAVY = 0.3
 # Seconds for bounds after the time is over.
 _LATE = 0.5
 
@@ -117,7 +120,8 @@ class Tree:
             return
         if not model.impossible:
             model.fix(dict(node.case))
-        found = self.optimiser.relaxation(model, self.goal, self.limits, self.top, self.until)
+        found = self.optimiser.relaxation(model, self.goal, self.limits, self.top, self.until,
+                                         partial(self.torn, model) if self.may_branch(node, model) else None)
         if found is None:
             return
         proven, values = found
@@ -161,7 +165,7 @@ class Tree:
     def expand(self, node: _Node, values: Floats) -> None:
         """Tell the places of a unit apart, or let the solver search the node."""
         model = self.model(node)
-        unit = self.halved(model, values) if self.branches(model) and len(node.case) < _DEPTH else None
+        unit = self.halved(model, values) if self.may_branch(node, model) else None
         if unit is None:
             if self.solves:
                 self.solve(node, model)
@@ -177,6 +181,15 @@ class Tree:
         self.optimiser.shared.branch(model, self.goal, node.case, unit)
         return [self.push(node.low, node.variant, node.case | {(unit, int(place))})
                 for place in model.allowed[unit].nonzero()[0]]
+
+    def may_branch(self, node: _Node, model: Model) -> bool:
+        return self.branches(model) and len(node.case) < _DEPTH
+
+    def torn(self, model: Model, values: Floats) -> bool:
+        """Whether a relaxation is about to be told apart by a heavy unit anyway, so that its exact value is no use."""
+        unit = self.halved(model, values)
+        weights = weights_of(model.problem)
+        return unit is not None and bool(weights[unit] >= _HEAVY * weights.max())
 
     def branches(self, model: Model) -> bool:
         return model.solver == "highs" and model.variables <= LARGE

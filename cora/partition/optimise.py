@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -279,15 +279,16 @@ class Optimiser:
             if len(loads) == len(model.problem.resources) and not model.impossible:
                 model.cut_load(loads)
 
-    def relaxation(self, model: Model, goal: Goal, limits: Limits, top: Top | None, until: float | None = None
-                   ) -> tuple[float, Floats | None] | None:
+    def relaxation(self, model: Model, goal: Goal, limits: Limits, top: Top | None, until: float | None = None,
+                   enough: Callable[[Floats], bool] | None = None) -> tuple[float, Floats | None] | None:
         """The relaxation's value, with cuts until it changes little or is beyond the best so far, and its solution.
 
-        ``until``: another deadline. None: impossible; no solution: there was no time.
+        ``until``: another deadline; ``enough``: what solutions are cut a second time only. None: impossible; no
+        solution: there was no time.
         """
         self._share(model)
         low, values = -math.inf, None
-        for _ in range(_RELAXED_ROUNDS):
+        for number in range(_RELAXED_ROUNDS):
             rest = (self.deadline if until is None else until) - time.perf_counter()
             if rest <= 0:
                 break
@@ -300,6 +301,8 @@ class Optimiser:
             low, values = max(low, model.value(goal, outcome.objective)), np.asarray(outcome.values)
             loads = model.loads_in(outcome.values)
             if top is not None and low >= self.better(top.value):
+                break
+            if number and enough is not None and enough(values):
                 break
             near = top is not None and low > top.value * (1 - _NEAR)
             if not _cut_relaxed(model, goal, limits, outcome.values, loads, CUT_GAP if near else 10 * CUT_GAP):
