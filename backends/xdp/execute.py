@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cora.backends.xdp.kernel_build import compile_kernel, verifier_error
+from cora.backends.xdp.kernel_build import checked, compile_kernel, verifier_error
 from cora.emit.bpf import INTERFACE, KERNEL, interface, row_size
 from cora.emit.bpf_table import LONG
 from cora.emit.dialect import Lines
@@ -39,6 +39,14 @@ class KernelEngine(SplitEngine):
 
     WHOLE: ClassVar[bool] = True
     TAKEN: ClassVar[str] = f"whole frames of {SHORTEST} to {LONGEST} bytes"
+
+    def __init__(self, split: Split, *arguments: Any, **options: Any) -> None:
+        """As `SplitEngine`, of the parts as they are built.
+
+        Raises:
+            CoraError: as `SplitEngine`; `Kind.NOT_BUILDABLE` for what the kernel cannot run; `Kind.VERIFIER`.
+        """
+        super().__init__(checked(split), *arguments, **options)
 
     def _compiled(self, fault: str, *, march_native: bool) -> Any:
         if fault != "sound":

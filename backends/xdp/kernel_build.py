@@ -7,6 +7,7 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
+from cora.backends.xdp.arrived import with_originals
 from cora.backends.xdp.capabilities import part_refusals
 from cora.emit.bpf import KERNEL, emit_kernel, file_stem
 from cora.emit.c import RUNTIME
@@ -37,14 +38,14 @@ def compile_kernel(split: Split) -> Path:
 
 
 def checked(split: Split) -> Split:
-    """The split, when the kernel can hold and run its part.
+    """The split as both halves are built, when the kernel can hold and run its part.
 
     Raises:
         CoraError: `Kind.NOT_BUILDABLE`; planning asks before, so the plan was made otherwise.
     """
     found = next(part_refusals(split.parts[KERNEL]), None)
     if found is None:
-        return split
+        return with_originals(split)
     raise fail(Kind.NOT_BUILDABLE, f"'{found.subject}' cannot be in the kernel: {found.reason}", span=found.span,
                hint="plan again with this version of cora")
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 
+from cora.backends.xdp.arrived import with_originals
 from cora.emit.bpf import INTERFACE
 from cora.emit.c import state_life
 from cora.emit.dialect import Lines
@@ -51,8 +52,10 @@ def emit_user(split: Split, config: Mapping[str, int], plan: str, stem: str) -> 
         stem: the program's name in file names. config: configuration values to replace.
 
     Raises:
-        CoraError: `Kind.ENGINE_LIMIT` for what the engine does not take, `Kind.BAD_OVERRIDE` for a bad config value.
+        CoraError: `Kind.ENGINE_LIMIT` for what the engine does not take, `Kind.BAD_OVERRIDE` for a bad config value,
+            `Kind.NOT_BUILDABLE` as `with_originals`.
     """
+    split = with_originals(split)
     part = split.parts[-1]
     host = PartProgram(split, part)
     before = [f"#define CORA_PLACES {len(split.parts)}", "#define CORA_LIVE", f'#define CORA_NAME "{stem}"',
