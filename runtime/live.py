@@ -11,26 +11,31 @@ from cora.runtime.control import Control
 
 # Packets asked for at once, and how long a program waits for them.
 _AT_ONCE, _WAIT_MS = 64, 500
+# After so many waits without a packet it is worth a word.
+_PATIENCE = 6
 _ETHERNET, _VLAN = 14, (0x8100, 0x88A8)
 _NAMES = {1: "icmp", 6: "tcp", 17: "udp", 58: "icmp6"}
 _FLAGS = "FSRPAU"
 
 
-def followed(control: Control, packets: int, tell: Callable[[list[dict[str, Any]]], None]) -> int:
+def followed(control: Control, packets: int, tell: Callable[[list[dict[str, Any]]], None],
+             quiet: Callable[[], None] = lambda: None) -> None:
     """Follow the next packets of a program, and tell the events of each as soon as they are known.
 
-    Returns:
-        How many packets were followed; fewer than ``packets`` only when `tell` raises.
+    Args:
+        quiet: called once, when no packet has come for a while.
     """
-    done = 0
+    done, waits = 0, 0
     while done < packets:
         events = control.trace(min(packets - done, _AT_ONCE), _WAIT_MS)
+        waits = 0 if events else waits + 1
+        if waits == _PATIENCE:
+            quiet()
         for _, of_one in groupby(events, lambda e: e.get("packet")):
             if done == packets:
                 break
             tell(list(of_one))
             done += 1
-    return done
 
 
 def event_lines(events: list[dict[str, Any]]) -> Iterator[str]:

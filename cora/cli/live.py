@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from cora.runtime.runs import Run
 
 # Texts and numbers of a status that are no counters, in this order, and how they read.
-_HEAD = ("program", "plan", "epoch", "uptime_ns", "shards", "pid")
+_HEAD = ("name", "program", "plan", "epoch", "uptime_ns", "shards", "pid")
+# For other programs.
+_HIDDEN = ("now_ns",)
 
 
 def only_run(name: str | None) -> Run:
@@ -63,7 +65,7 @@ def status_lines(told: Mapping[str, Any]) -> Iterator[str]:
     if head:
         yield ", ".join(head)
     for name, value in told.items():
-        if name in _HEAD:
+        if name in _HEAD or name in _HIDDEN:
             continue
         if isinstance(value, Mapping):
             yield from _section(_words(name), value)
@@ -74,6 +76,9 @@ def status_lines(told: Mapping[str, Any]) -> Iterator[str]:
 def _section(name: str, values: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
     indent = "  " * depth
     rows = list(values.items())
+    if rows and all(isinstance(v, str) for _, v in rows):
+        yield f"{indent}{name}: {', '.join(f'{k}={v}' for k, v in rows)}"
+        return
     if rows and all(isinstance(v, Mapping) and not any(isinstance(x, Mapping) for x in v.values()) for _, v in rows):
         yield f"{indent}{name}"
         columns = list(dict.fromkeys(k for _, v in rows for k in v))

@@ -45,10 +45,15 @@ def command(name: str | None, as_json: bool) -> None:
         if not any(places.values()):  # nothing that is wrong with a half explains it
             raise
         told = {}
-    _show({"name": run.name, "places": {p: {"alive": not w, "trouble": w} for p, w in places.items()},
-           "ports": dict(run.ports), **{k: v for k, v in told.items() if k not in ("places", "ports")}}, as_json)
+    rest = {k: v for k, v in told.items() if k not in ("places", "ports")}
+    _show({"name": run.name, "ports": dict(run.ports), "places": {p: _place(w) for p, w in places.items()}, **rest},
+          as_json)
     if any(places.values()):
         raise click.exceptions.Exit(EXIT_KILLED)
+
+
+def _place(wrong: str) -> dict[str, Any]:
+    return {"alive": False, "trouble": wrong} if wrong else {"alive": True}
 
 
 def _path(run: Run) -> Any:

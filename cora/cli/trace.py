@@ -17,6 +17,7 @@ from cora.cli.common import (
     assumption,
     check_inputs,
     json_option,
+    note,
     print_json,
     progress,
     settings_of,
@@ -103,8 +104,12 @@ def _follow(name: str, packets: int, as_json: bool) -> None:
         for line in event_lines(events):
             click.echo(line)
 
+    def quiet() -> None:
+        note("no packet has come to this place for some seconds; those that a place nearer to the wire ends by itself "
+             "are counted by `cora status`. Ctrl-C ends this")
+
     with control_of(name) as control:
-        followed(control, packets, tell)
+        followed(control, packets, tell, quiet)
 
 
 def _facts(program: Program, found: PacketTrace) -> dict[str, Any]:

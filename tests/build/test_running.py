@@ -161,7 +161,7 @@ def test_status_is_told_as_text_and_as_data(request_: BuildRequest, cora: Run) -
         rows = [line.split() for line in text.splitlines() if line.strip().startswith("host")]
         assert rows == [["host", "yes"], ["hosts", "map", "0"]]
         told = json.loads(cora("status", "one", "--json").out)
-        assert told["places"] == {"host": {"alive": True, "trouble": ""}} and told["ports"] == PORTS
+        assert told["places"] == {"host": {"alive": True}} and told["ports"] == PORTS
         socket_path = str(runs()[0].control)
         assert json.loads(cora("status", socket_path, "--json").out)["counters"]["dropped"] == {"full": 7}
         with started(request_, "two"):
