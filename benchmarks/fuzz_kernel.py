@@ -16,7 +16,7 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from cora.backends.xdp.capabilities import part_refusals
@@ -57,12 +57,19 @@ def packets_of(seed: int, found: Sequence[Packet], count: int) -> list[Packet]:
     return [p for p in out if p.time_ns < 1 << 62]
 
 
-def splits_of(program: Program, seed: int) -> Iterator[tuple[str, Split]]:
-    """By kind; nothing that the kernel half refuses."""
+def splits_of(program: Program, seed: int, tally: Tally) -> Iterator[tuple[str, Split]]:
+    """By kind; nothing that the kernel half refuses. A placement that cannot be cut into parts is counted only."""
     choices = RandomChoices(seed)
-    found = [("whole", whole(program)), ("scattered", scattered(program, seed)),
-             ("lending", lending(program, seed, entries=choices.pick((1, 3, 100)), threshold=choices.integer(1, 3)))]
-    for kind, split in found:
+    entries, threshold = choices.pick((1, 3, 100)), choices.integer(1, 3)
+    makers: tuple[tuple[str, Callable[[], Split]], ...] = (
+        ("whole", lambda: whole(program)), ("scattered", lambda: scattered(program, seed)),
+        ("lending", lambda: lending(program, seed, entries=entries, threshold=threshold)))
+    for kind, make in makers:
+        try:
+            split = make()
+        except CoraError as error:
+            tally.refused[error.diagnostics[0].message[:60]] += 1
+            continue
         if split.parts[0].program.blocks and not any(part_refusals(split.parts[0])):
             yield kind, split
 
@@ -72,7 +79,7 @@ def one(seed: int, count: int, tally: Tally) -> Iterator[str]:
     case = generate(seed)
     packets = packets_of(seed, exercising_packets(case.program, seed, count // 2), count)
     tally.programs += 1
-    for kind, split in splits_of(case.program, seed):
+    for kind, split in splits_of(case.program, seed, tally):
         try:
             ran = try_kernel(split, packets, seed % 5 - 1)
         except CoraError as error:

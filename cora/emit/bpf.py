@@ -7,6 +7,7 @@ packet finds an entry that packets change, it holds the entry's lock; `held` say
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import PurePath
 
 from cora.analysis.liveness import liveness_of
@@ -169,6 +170,13 @@ class KernelDialect(Dialect):
             table.quiet = isinstance(table, BpfMap) and not table.is_lent and name not in busy and (
                 len(table.state.timeouts) < 2)
         self.watches = any(t.quiet for t in self.tables.values())
+        held = holding(part)
+        self.parses_locked = any(isinstance(b.terminator, nodes.Extract) and b.label in held
+                                 for b in part.program.blocks)
+        for block in part.program.blocks:
+            node = block.terminator
+            if block.label in held and isinstance(node, nodes.Lookup) and node.state in self.statics:
+                self.statics[node.state].locked = True
 
     def _declare(self) -> None:
         pools = {s.name: s for s in self.split.program.states if isinstance(s, PoolState)}
@@ -191,6 +199,8 @@ class KernelDialect(Dialect):
         owned = state.capacity if lent else None
         place = len(self.tables)
         if isinstance(state, MapState):
+            # A map that packets never change takes no pool values, and its pool is elsewhere.
+            state = replace(state, allocs=()) if self.part.roles[state.name] == "copy" else state
             return BpfMap(state, self.names, place, entries, pools, owned=owned, lending=number)
         return BpfMeter(state, self.names, place, entries, owned=owned, lending=number)
 
@@ -610,7 +620,8 @@ class KernelProgram:
             f"what runs at {comment(self.part.place)} */",
             f'#include "{INTERFACE}"', "",
             f"#define CORA_TABLES {max(1, len(self.dialect.tables))}",
-            f"#define CORA_HEADER_LIMIT {self._header_limit()}", "",
+            f"#define CORA_HEADER_LIMIT {self._header_limit()}",
+            *(["#define CORA_PARSES_LOCKED"] if self.dialect.parses_locked else []), "",
             '#include "bpf/core.h"', '#include "bpf/meter.h"', '#include "bpf/pool.h"', '#include "bpf/table.h"',
             '#include "bpf/punt.h"', *(['#include "bpf/lent.h"'] if lent else []),
             "", 'char _license[] SEC("license") = "GPL";',
@@ -686,9 +697,10 @@ class KernelProgram:
     def _may_race(self) -> bool:
         """Whether a look-up or an insert may have to give the packet up."""
         ends = [b.terminator for b in self.part.program.blocks]
-        return any((isinstance(n, nodes.Lookup) and n.state in self.dialect.tables) or
-                   (isinstance(n, nodes.Police) and self.dialect.tables[n.state].is_lent) or
-                   (isinstance(n, nodes.Insert) and n.entry in self.dialect.needed) for n in ends)
+        return self.dialect.watches or any(
+            (isinstance(n, nodes.Lookup) and n.state in self.dialect.tables) or
+            (isinstance(n, nodes.Police) and self.dialect.tables[n.state].is_lent) or
+            (isinstance(n, nodes.Insert) and n.entry in self.dialect.needed) for n in ends)
 
     def _locals(self) -> Lines:
         values: list[Value] = []
@@ -729,7 +741,8 @@ def together(block: Block) -> tuple[nodes.Store, ...]:
 
 
 def holding(part: Part) -> frozenset[str]:
-    """Blocks in which a packet may hold the lock of an entry: behind a look-up that hit, or an insert."""
+    """Blocks in which a packet may hold the lock of an entry: behind a look-up that hit, an insert, or a charge of a
+    lent entry."""
     keyed = {s.name for s in part.program.states if isinstance(s, MapState)}
     static = {s.name for s in part.program.states if isinstance(s, AclState | LpmState)}
     found: set[str] = set()
@@ -739,6 +752,8 @@ def holding(part: Part) -> frozenset[str]:
             found.add(node.hit)
         elif isinstance(node, nodes.Insert):
             found.add(node.ok)
+        elif isinstance(node, nodes.Police) and part.roles[node.state] == "lent":
+            found.update(target for _, target in successors(node))
         released = isinstance(node, nodes.Lookup | nodes.Insert | nodes.Police) and node.state not in static
         if block.label in found and not released:
             found.update(t for _, t in successors(node))

@@ -13,6 +13,9 @@ from cora.ir.types import bytes_of
 class BpfStatic(HostStatic):
     """Everything generated for one ACL or LPM table. A reference is the entry's number in ``entries``."""
 
+    # Whether a packet may look here while it holds a lock: the verifier follows the function from there, then.
+    locked = False
+
     def structures(self) -> Lines:
         return []
 
@@ -46,7 +49,8 @@ class BpfStatic(HostStatic):
         first = next(i for i, line in enumerate(lines) if line == "{") + 1
         while first < len(lines) and lines[first].startswith("    (void)"):
             first += 1
-        head = [f"CORA_ALONE uint32_t {self.table}_search(struct {self.table}_key *key)", "{",
+        alone = "static CORA_ALONE" if self.locked else "CORA_ALONE"
+        head = [f"{alone} uint32_t {self.table}_search(struct {self.table}_key *key)", "{",
                 "    if (!key)", "        return CORA_NONE;",
                 *(f"    {value_type(t)} {n} = key->{n};" for n, t in self.keys), *(f"    (void){n};" for n in names)]
         fill = ", ".join(f".{n} = {n}" for n in names)
@@ -73,12 +77,12 @@ class BpfStatic(HostStatic):
         steps = [line for half in (1 << b for b in reversed(range(bits))) for line in (
             f"    from += {half}u & -(uint32_t){t}_reaches({t}_starts[(from + {half}u) & {room - 1}u], {key});",)]
         return [
-            f"static const volatile {ctype} {t}_starts[{room}] = {{{', '.join(starts)}}};",
+            f"static const volatile {ctype} {t}_starts[{room}] __attribute__((unused)) = {{{', '.join(starts)}}};",
             f"static const volatile uint32_t {t}_numbers[{room}] = {{{', '.join(numbers)}}};", "",
             f"static inline uint32_t {t}_reaches({ctype} start, {ctype} key)", "{",
             *self._reaches(bytes_of(type_)), "}", "",
             f"static inline uint32_t {t}_find({common.parameters(self.keys)})", "{",
-            "    uint32_t from = 0;", *steps,
+            f"    (void){key};", "    uint32_t from = 0;", *steps,
             f"    return {t}_numbers[from & {room - 1}u];", "}",
         ]
 

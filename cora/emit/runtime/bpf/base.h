@@ -27,6 +27,13 @@ static inline uint8_t *cora_pointer(uint32_t context)
 /* Keeps a value in its register where the compiler would compute it anew. */
 #define CORA_KEEP(value) __asm__("" : "+r"(value))
 
+/* A pointer into the frame that is not to be computed anew: the verifier would not know the new one as checked. */
+static inline uint8_t *cora_kept(uint8_t *at)
+{
+    CORA_KEEP(at);
+    return at;
+}
+
 /* Loops keep their shape; the verifier counts their turns. */
 #define CORA_LOOP _Pragma("clang loop unroll(disable)")
 

@@ -54,6 +54,14 @@ struct cora_packet {
 #define CORA_HAS_QUOTED_ICMP6 (1u << 15)
 #define CORA_HAS_QUOTED_L4 (1u << 16)
 
+/* Functions that look at the frame by themselves. Those that a packet calls while it holds a lock must be part of what the
+ * verifier follows. */
+#ifdef CORA_PARSES_LOCKED
+#define CORA_PARSER static CORA_ALONE
+#else
+#define CORA_PARSER CORA_ALONE
+#endif
+
 /* Returns from the caller when the frame ends before `at + n`. */
 #define CORA_NEED(p, at, n)                       \
     do {                                          \
@@ -74,7 +82,7 @@ static inline enum cora_outcome cora_extract_eth(struct cora_packet *p, uint32_t
         CORA_NEED(p, at, 14);
         type = cora_get16(at + 12);
     }
-    p->l3_header = at + 14;
+    p->l3_header = cora_kept(at + 14);
     p->l3 = 14 + 4 * tags;
     p->eth_type = type;
     p->tags = (uint8_t)tags;
@@ -99,7 +107,7 @@ static inline enum cora_outcome cora_extract_arp(struct cora_packet *p)
 }
 
 /* The sum of an IPv4 header's option words: the header is at frame offset `at`, `length` bytes long. */
-CORA_ALONE uint64_t cora_options_sum(struct xdp_md *ctx, uint32_t at, uint32_t length)
+CORA_PARSER uint64_t cora_options_sum(struct xdp_md *ctx, uint32_t at, uint32_t length)
 {
     uint8_t *data = cora_pointer(ctx->data), *data_end = cora_pointer(ctx->data_end);
     uint64_t sum = 0;
@@ -116,7 +124,7 @@ CORA_ALONE uint64_t cora_options_sum(struct xdp_md *ctx, uint32_t at, uint32_t l
 }
 
 /* Whether an IPv4 header of `length` bytes at frame offset `at` has an LSRR (131) or SSRR (137) option. */
-CORA_ALONE int cora_has_source_route(struct xdp_md *ctx, uint32_t at, uint32_t length)
+CORA_PARSER int cora_has_source_route(struct xdp_md *ctx, uint32_t at, uint32_t length)
 {
     uint8_t *data = cora_pointer(ctx->data), *data_end = cora_pointer(ctx->data_end);
     uint32_t next = 20;
@@ -169,7 +177,7 @@ static inline enum cora_outcome cora_extract_ipv4(struct xdp_md *ctx, struct cor
     p->family = 4;
     p->end = p->l3 + total;
     p->l4 = p->fragment_start = p->l3 + length;
-    p->l4_header = h + length;
+    p->l4_header = cora_kept(h + length);
     p->upper = h[9];
     p->fragment_offset = 8u * (fragment & 0x1fff);
     p->more_fragments = fragment & 0x2000;
@@ -191,7 +199,7 @@ static const volatile uint64_t cora_extensions[4] = {0x1008180000000001, 0, 0x18
 
 /* Walks IPv6 extension headers from `next` at frame offset `at` (RFC 8200, section 4; AH: RFC 4302, section 2.2). Returns
  * a cora_outcome. */
-CORA_ALONE int cora_walk_chain(struct xdp_md *ctx, struct cora_chain *chain)
+CORA_PARSER int cora_walk_chain(struct xdp_md *ctx, struct cora_chain *chain)
 {
     if (!chain)
         return CORA_UNPARSED;
@@ -255,7 +263,7 @@ static inline enum cora_outcome cora_extract_ipv6(struct xdp_md *ctx, struct cor
     p->family = 6;
     p->end = end;
     p->l4 = chain.l4;
-    p->l4_header = p->data + chain.l4;
+    p->l4_header = cora_kept(p->data + chain.l4);
     p->upper = chain.upper;
     p->fragment_start = chain.start;
     p->fragment_offset = chain.offset;
@@ -318,7 +326,7 @@ static inline enum cora_outcome cora_extract_icmp6(struct cora_packet *p)
 static inline enum cora_outcome cora_extract_quoted_ipv4(struct cora_packet *p)
 {
     uint32_t at = p->l4 + 8;
-    uint8_t *h = p->l4_header + 8;
+    uint8_t *h = cora_kept(p->l4_header + 8);
     CORA_UPPER(p, at, h, 20);
     uint32_t length = 4u * (h[0] & 15);
     if (h[0] >> 4 != 4 || length < 20 || at + length > p->end)
@@ -328,7 +336,7 @@ static inline enum cora_outcome cora_extract_quoted_ipv4(struct cora_packet *p)
     p->quoted = at;
     p->quoted_header = h;
     p->quoted_l4 = at + length;
-    p->quoted_l4_header = h + length;
+    p->quoted_l4_header = cora_kept(h + length);
     p->quoted_family = 4;
     p->quoted_upper = h[9];
     p->present |= CORA_HAS_QUOTED_IPV4;
@@ -338,7 +346,7 @@ static inline enum cora_outcome cora_extract_quoted_ipv4(struct cora_packet *p)
 static inline enum cora_outcome cora_extract_quoted_ipv6(struct xdp_md *ctx, struct cora_packet *p, uint32_t limit)
 {
     uint32_t at = p->l4 + 8;
-    uint8_t *h = p->l4_header + 8;
+    uint8_t *h = cora_kept(p->l4_header + 8);
     CORA_UPPER(p, at, h, 40);
     if (h[0] >> 4 != 6)
         return CORA_MALFORMED;
@@ -353,7 +361,7 @@ static inline enum cora_outcome cora_extract_quoted_ipv6(struct xdp_md *ctx, str
     p->quoted = at;
     p->quoted_header = h;
     p->quoted_l4 = chain.l4;
-    p->quoted_l4_header = p->data + chain.l4;
+    p->quoted_l4_header = cora_kept(p->data + chain.l4);
     p->quoted_family = 6;
     p->quoted_upper = chain.upper;
     p->present |= CORA_HAS_QUOTED_IPV6;
