@@ -9,7 +9,7 @@ from typing import Literal
 
 from cora.analysis.decided import RuleTemplate, decide
 from cora.analysis.prefixes import FastPath, Lent
-from cora.analysis.profile import AdmissionPoint, PathUse
+from cora.analysis.profile import Admission, AdmissionPoint, PathUse
 from cora.analysis.sharding import Sharding, align, sharding_of
 from cora.models.target import Refusal
 from cora.partition.copies import copied_states
@@ -57,6 +57,7 @@ class _Splits:
                     self.refuse(sharding, near, owner, component)
         for admission in self.profile.admission:
             for near, owner in pairs:
+                self.refuse_jointly(admission, near, owner)
                 for point in admission.points:
                     split = self.split(point, admission.mode, near, owner)
                     if split is not None:
@@ -72,6 +73,20 @@ class _Splits:
         if isinstance(answer, Refusal):
             span = answer.span or self.program.state(component).span
             self.prices.refuse(Refusal(component, place, answer.reason, span), span)
+
+    def refuse_jointly(self, admission: Admission, near: int, owner: int) -> None:
+        """Say so where two components could each be lent, but the profile knows nothing of both at once."""
+        if any(len(point.budgets) > 1 for point in admission.points):
+            return
+        lent = [c for c in dict.fromkeys(c for point in admission.points for c in point.budgets)
+                if c in self.shardings and self.shardings[c].splittable
+                and self.lending(c, near, owner) == admission.mode]
+        if len(lent) > 1:
+            span = self.program.state(lent[0]).span
+            self.prices.refuse(Refusal(
+                " and ".join(lent), f"{self.prices.name(near)} by flow",
+                "packets use entries of more than one of them, so that only one is lent at a time: how they would "
+                "share the fast path is not simulated", span), span)
 
     def lending(self, component: str, near: int, owner: int) -> Mode | Refusal:
         states = [self.program.state(s) for s in self.shardings[component].states]
@@ -131,10 +146,12 @@ class _Splits:
 
     def decided(self, components: Sequence[str], path: PathUse, meets: int, near: int,
                 templates: dict[int, RuleTemplate]) -> FastPath | None:
-        """The same where only rules run, one for the whole path."""
-        if len(components) != 1:
+        """The same where only rules run, one for the whole path, which is about one flow of one component."""
+        met = path.blocks[meets]
+        component = next((c for c in components for a in self.shardings[c].anchors if a.block == met), "")
+        if not component:
             return None
-        template = decide(self.program, components[0], path.blocks, path.outcomes)
+        template = decide(self.program, component, path.blocks, path.outcomes)
         if not isinstance(template, RuleTemplate):
             return None
         if isinstance(self.target.rule(self.program, template, near, 1), Refusal):
