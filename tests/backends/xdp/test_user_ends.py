@@ -8,7 +8,7 @@ import json
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,10 @@ from cora.backends.xdp.kernel_build import compile_kernel
 from cora.backends.xdp.trials import whole
 from cora.emit.layout import map_row
 from cora.errors import CoraError
-from cora.ir.nodes import MapState
+from cora.ir.nodes import MapState, Program
 from cora.ir.parts import Split
 from cora.runtime.control import Control
+from cora.testing.frames import internet_checksum
 
 pytestmark = pytest.mark.needs("live-xdp")
 
@@ -197,6 +198,19 @@ def test_a_full_table_is_counted(lab: Lab) -> None:
     assert sum(answered) == 3 and table["entries"] == table["capacity"] == 3
     assert table["refused"] == 2
     assert sum(half.stop()["dropped"].values()) == 2
+
+
+@pytest.mark.parametrize("place", [all_in_user_space, lending_all])
+def test_an_icmp_error_quotes_the_packet_as_it_arrived(lab: Lab, place: Callable[[Program], Split]) -> None:
+    """The kernel half would have counted its TTL down by then."""
+    half = started(lab, place(example("nat", (("capacity", "1"),))))
+    serve_udp(lab, 5353)
+    assert len(echo(lab, 5353, 1)) == 1
+    done = lab.within(lab.client, sys.executable, PEER, "quote", SERVER, "5353")
+    quoted = bytes.fromhex(done.stdout)
+    assert quoted[8] == 64 and internet_checksum(quoted[:20]) == 0
+    assert quoted[12:16] == bytes([10, 0, 0, 2]) and quoted.endswith(b"a datagram")
+    assert half.stop()["errors_sent"] == 1
 
 
 def test_the_control_socket(lab: Lab) -> None:

@@ -4,6 +4,7 @@ server ADDRESS PORT: answers every datagram with the sender's address, a space, 
 client ADDRESS PORT COUNT SIZE: sends datagrams one by one, waits for each answer, prints what came as JSON.
 sink ADDRESS PORT: takes TCP connections one by one, and answers each with its bytes in reverse once all have come.
 pour ADDRESS PORT SIZE: sends so many bytes to a sink, and ends well when the answer is right.
+quote ADDRESS PORT: sends a datagram and prints what the ICMP error about it quotes, as hexadecimal digits.
 """
 
 from __future__ import annotations
@@ -60,6 +61,15 @@ def pour(address: str, port: int, size: int) -> None:
         sys.exit(_all_of(end) != data[::-1])
 
 
+def quote(address: str, port: int) -> None:
+    """Fails when no error comes within two seconds."""
+    errors = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+    with errors, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
+        errors.settimeout(2)
+        end.sendto(b"a datagram", (address, port))
+        print(errors.recv(65535)[28:].hex())
+
+
 def _all_of(end: socket.socket) -> bytes:
     parts = []
     while part := end.recv(1 << 16):
@@ -69,5 +79,6 @@ def _all_of(end: socket.socket) -> bytes:
 
 if __name__ == "__main__":
     what, where, *numbers = sys.argv[1:]
-    ends: dict[str, Callable[..., None]] = {"server": server, "client": client, "sink": sink, "pour": pour}
+    ends: dict[str, Callable[..., None]] = {"server": server, "client": client, "sink": sink, "pour": pour,
+                                            "quote": quote}
     ends[what](where, *(int(n) for n in numbers))

@@ -5,11 +5,16 @@
 #include "options.h"
 #include "report.h"
 
-/* What is wrong with the kernel half, or an empty text. */
-static void cora_look_kernel(struct cora_kernel *k, char *wrong, size_t room)
+/* What is wrong with the kernel half, or an empty text. A user half that answers watches it by itself, and its pins may be
+ * on another mount than this process sees. */
+static void cora_look_kernel(struct cora_kernel *k, bool served, char *wrong, size_t room)
 {
     char path[CORA_PIN_ROOM];
     *wrong = 0;
+    if (cora_folder_is_empty(k->pins)) {
+        snprintf(wrong, room, "%s", served ? "" : "is not loaded");
+        return;
+    }
     for (uint32_t i = 0; i < CORA_PORTS; i++) {
         struct cora_kernel_port *port = &k->ports[i];
         cora_pin_path(k, "link_", cora_port_names[i], path);
@@ -45,12 +50,12 @@ static int cora_look(struct cora_kernel *k, const struct cora_options *o)
     snprintf(k->pins, sizeof k->pins, "%s", o->pins);
     for (uint32_t i = 0; i < CORA_PORTS; i++)
         k->ports[i].ifindex = if_nametoindex(k->ports[i].interface);
-    cora_look_kernel(k, wrong, sizeof wrong);
-    json_object_set_new(places, "kernel", json_string(wrong));
     bool fits = strlen(o->socket) < sizeof address.sun_path;
     if (fits)
         memcpy(address.sun_path, o->socket, strlen(o->socket));
     bool served = fits && cora_control_is_served(&address);
+    cora_look_kernel(k, served, wrong, sizeof wrong);
+    json_object_set_new(places, "kernel", json_string(wrong));
     json_object_set_new(places, "user", json_string(served ? "" : "does not answer: what the kernel half would hand on "
                                                                   "is dropped"));
     json_object_set_new(out, "places", places);

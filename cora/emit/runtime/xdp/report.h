@@ -138,7 +138,8 @@ static json_t *cora_json_status(struct cora_user *u)
     cora_json_count(out, "uptime_ns", cora_kernel_now(&u->kernel) - u->started);
     cora_json_counters(u, &kernel, out);
     json_object_set_new(out, "halves", cora_json_halves(u, &kernel));
-    json_object_set_new(out, "lending", cora_json_statistics(u, &kernel));
+    if (CORA_LENDINGS)
+        json_object_set_new(out, "lending", cora_json_statistics(u, &kernel));
     json_object_set_new(out, "tables", cora_json_tables(u));
     if (u->lost)
         json_object_set(out, "lost", u->lost);
