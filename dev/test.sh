@@ -3,7 +3,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 # The recording script of the shipped capture is tested with the real programs it uses; built plans are compiled and run.
-export CORA_EXTRA_PACKAGES="make pkg-config clang libbpf-dev libjansson-dev iproute2 tcpdump ethtool curl iputils-ping traceroute dnsutils dnsmasq-base iperf3 chromium"
+export CORA_EXTRA_PACKAGES="make pkg-config clang libbpf-dev libjansson-dev libdpdk-dev iproute2 tcpdump ethtool curl iputils-ping traceroute dnsutils dnsmasq-base iperf3 chromium"
 bash dev/setup.sh test
 .venv/bin/ruff check .
 .venv/bin/mypy cora tests

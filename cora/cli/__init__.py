@@ -1,7 +1,7 @@
 """The command line. One module a command, imported only when that command runs.
 
-Exit codes: 0 success; 1 a budget is overrun or a verified plan differs from its program; 2 something wrong with the
-input, told in one message; 130 interrupted; 70 a defect of Cora.
+Exit codes: 0 success; 1 a budget is overrun, a verified plan differs from its program, or a program that ran was
+killed; 2 something wrong with the input, told in one message; 130 interrupted; 70 a defect of Cora.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ def app() -> None:
       cora profile nat.nf trace.pcap -o profile.json
       cora plan nat.nf --profile profile.json --nic agilio-cx --rate 40Gbps -o plan.json
 
-    Exit codes: 0 success, 1 a budget is overrun or a verified plan differs from its program, 2 something wrong with
-    the input, 130 interrupted, 70 a defect of Cora.
+    Exit codes: 0 success, 1 a budget is overrun, a verified plan differs from its program, or a program that ran was
+    killed, 2 something wrong with the input, 130 interrupted, 70 a defect of Cora.
     """
 
 

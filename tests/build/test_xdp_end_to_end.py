@@ -73,7 +73,8 @@ class Site:
     def run(self, *more: str) -> Started:
         """Starts the plan and waits until it serves."""
         before = self.record.read_bytes() if self.record.exists() else b""
-        command = (*self.within, sys.executable, "-m", "cora", "run", str(self.plan), "--ports", "inside=inside,outside=outside", "--name", "e2e", *more)
+        command = (*self.within, sys.executable, "-m", "cora", "run", str(self.plan), "--ports",
+                   "inside=inside,outside=outside", "--name", "e2e", *more)
         started = self.lab.start(self.lab.function, *command)
         wait_for(lambda: (self.record.exists() and self.record.read_bytes() != before)
                  or started.process.poll() is not None, "the run")
