@@ -12,6 +12,7 @@ from pathlib import PurePath
 
 from cora.analysis.liveness import liveness_of
 from cora.emit.body import Body, choice, line_comment, needed_values, results_of, select_case
+from cora.emit.bpf_again import looks_again
 from cora.emit.bpf_map import BpfMap, BpfPool, wanted_index
 from cora.emit.bpf_meter import BpfMeter
 from cora.emit.bpf_services import services
@@ -164,6 +165,7 @@ class KernelDialect(Dialect):
         self.counters = 0
         self._declare()
         self.written = frozenset(_written(part.program))
+        self.again = looks_again(part.program)
         self.lends = any(t.is_lent for t in self.tables.values())
         busy = frozenset(_changed(part.program))
         for name, table in self.tables.items():
@@ -471,12 +473,21 @@ class KernelDialect(Dialect):
             *(f"    n.{table.field_names[f.name]} = {self.use(v)};" for f, v in given),
             *(f"    n.wish_{i} = {w};" for i, w in enumerate(wishes)),
             f"    uint32_t at = {t}_insert(&n);",
+            *self._look_again(),
             f"    if (at >= {t}_capacity)",
             f"        {goto['full']}",
             *self._made(node, table),
             f"    {goto['ok']}",
             "}",
         ]
+
+    def _look_again(self) -> Lines:
+        """Another CPU has made the entry since the look-up missed: as if the packet had come behind that one's."""
+        origin = self.again.get(self.label)
+        if origin is None:
+            return []
+        return ["    if (CORA_UNLIKELY(at == CORA_TWICE && !again)) {", "        again = true;",
+                f"        goto again_{self.names.block(origin)};", "    }"]
 
     def _made(self, node: nodes.Insert, table: BpfMap) -> Lines:
         """From here on the new entry is the packet's own, as if it had found it."""
@@ -638,6 +649,7 @@ class KernelProgram:
                "    struct cora_packet packet = {0}, *p = &packet;",
                "    struct cora_counts *counts = cora_own_counts();",
                "    struct cora_lock *held = NULL;", "    uint64_t hash = 0;", "    (void)hash;",
+               *(["    bool again = false;"] if self.dialect.again else []),
                *(["    uint64_t address_change = 0, upper_change = 0;"] if self._merges() else []),
                *(["    uint32_t *watched = NULL, lived = 0;"] if self.dialect.watches else []),
                *(f"    uint32_t dead_{t} = CORA_NONE;" for t in self._deleting()),
@@ -656,6 +668,8 @@ class KernelProgram:
         node = block.terminator
         if isinstance(node, nodes.Lookup | nodes.Insert | nodes.Police):
             lines += self._release(block)
+            if block.label in self.dialect.again.values():
+                lines.append(f"again_{self.dialect.names.block(block.label)}:")
             hash_ = self.dialect.access_hash(node)
             lines += [] if hash_ is None else [f"hash = {hash_};"]
         return [f"{label}; {line_comment(block)}", *(f"    {line}" for line in (*lines, *self.body.terminator(block)))]

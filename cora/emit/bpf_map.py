@@ -168,7 +168,10 @@ class BpfMap(BpfTable):
         return any(f in self.allocated for f in self.state.keys[0].fields)
 
     def give_pools(self) -> Lines:
-        return [f"    {self.names.state(a.pool)}_give(e->pool_{i});" for i, a in enumerate(self.allocs)]
+        return [f"    {self.names.state(a.pool)}_give(value_{i});" for i, a in enumerate(self.allocs)]
+
+    def keep_pools(self) -> Lines:
+        return [f"    uint32_t value_{i} = e->pool_{i};" for i in range(len(self.allocs))]
 
     def pool_lines(self) -> tuple[Lines, Lines, Lines]:
         take: Lines = []

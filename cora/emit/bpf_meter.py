@@ -92,8 +92,11 @@ class BpfMeter(BpfTable):
             f"    n.buckets = (struct cora_buckets){{{t}_spec.top, {t}_spec.second_top}};",
             f"    enum cora_colour colour = cora_charge({t}_spec, &n.buckets, size);",
             "    if (colour == CORA_COLOUR_RED)", "        return colour;",
-            f"    return {t}_insert(&n) == CORA_NONE ? CORA_COLOUR_FULL : colour;", "}", "",
-            f"static inline enum cora_colour {t}_police(uint64_t hash, uint64_t now, "
+            f"    uint32_t at = {t}_insert(&n);",
+            "    if (at == CORA_TWICE)", "        return CORA_COLOUR_STRAYED;",
+            f"    return at >= {t}_capacity ? CORA_COLOUR_FULL : colour;", "}", "",
+            "/* CORA_COLOUR_STRAYED: another CPU has made the entry meanwhile. */",
+            f"static inline enum cora_colour {t}_try(uint64_t hash, uint64_t now, "
             f"{common.parameters(self.all_fields())}, uint64_t size)", "{",
             f"    uint32_t at = {t}_find_0(hash, {keys});",
             "    struct cora_lock *lock = cora_entry_lock(at);",
@@ -107,7 +110,14 @@ class BpfMeter(BpfTable):
             "        }",
             "        bpf_spin_unlock(&lock->lock);",
             "    }",
-            f"    return {t}_first(hash, now, {keys}, size);", "}",
+            f"    return {t}_first(hash, now, {keys}, size);", "}", "",
+            f"static inline enum cora_colour {t}_police(uint64_t hash, uint64_t now, "
+            f"{common.parameters(self.all_fields())}, uint64_t size)", "{",
+            "    enum cora_colour colour = CORA_COLOUR_STRAYED;",
+            "    CORA_LOOP",
+            "    for (int i = 0; i < 2 && colour == CORA_COLOUR_STRAYED; i++)",
+            f"        colour = {t}_try(hash, now, {keys}, size);",
+            "    return colour;", "}",
         ] if not self.is_lent else []
 
 

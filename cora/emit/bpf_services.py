@@ -265,7 +265,7 @@ def _load_table(table: BpfTable) -> Lines:
         f"    const uint8_t *row = rows->bytes + i * {size}u;",
         f"    {t}_read_row(&n, row);",
         f"    n.hash = {table._hash_of(0, 'n.')};",
-        f"    if ({t}_insert(&n) == CORA_NONE)", "        return 1;",
+        f"    if ({t}_insert(&n) >= {t}_capacity)", "        return 1;",
         "    *taken = i + 1;",
         "    return 0;", "}", "",
         f"static CORA_ALONE int {t}_load(struct cora_rows_call *call)", "{",

@@ -77,7 +77,11 @@ class BpfTable:
         return [], [], []
 
     def give_pools(self) -> Lines:
-        """Statements that give the pool values of the removed entry ``e`` back."""
+        """Statements that give the pool values of the removed entry back."""
+        return []
+
+    def keep_pools(self) -> Lines:
+        """Statements that note the pool values of the entry ``e``, which is another CPU's as soon as it is free."""
         return []
 
     # The entry.
@@ -263,7 +267,7 @@ class BpfTable:
                f"static CORA_ALONE void {t}_unlink(uint32_t at)", "{",
                f"    struct cora_lock *lock = cora_table_lock({self.number});",
                f"    if (!lock || at >= {t}_capacity)", "        return;",
-               f"    struct {t}_entry *e = &{t}_entries[at];"]
+               f"    struct {t}_entry *e = &{t}_entries[at];", *self.keep_pools()]
         for i in range(len(self.keys())):
             out.append(f"    uint32_t bucket_{i} = {self.bucket(i, self._hash_of(i, 'e->'))};")
         out.append("    bpf_spin_lock(&lock->lock);")
@@ -335,14 +339,16 @@ class BpfTable:
         take, give, note = self.pool_lines()
         first = ", ".join(f"n->{name}" for name, _ in keys[0][1])
         out = [
-            "/* The new entry's number, or CORA_NONE; nothing has changed then. */",
+            "/* The new entry's number; CORA_TWICE: its primary key is there; else CORA_NONE, and nothing changed. */",
             f"CORA_ALONE uint32_t {t}_insert(struct {t}_new *n)", "{",
             f"    struct cora_lock *lock = cora_table_lock({self.number});",
             "    struct cora_counts *counts = cora_own_counts();",
+            "    uint32_t at = CORA_NONE;",
             "    if (!n || !lock || !counts)", "        return CORA_NONE;",
         ]
         if not self.primary_allocated():
-            out += [f"    uint32_t other = {t}_find_0(n->hash, {first});", *self._met("other", "        return other;")]
+            out += [f"    uint32_t other = {t}_find_0(n->hash, {first});",
+                    *self._met("other", "        return CORA_TWICE;")]
         out += [*self._full(), *take]
         for i in range(len(keys)):
             if i == 0 and not self.primary_allocated():
@@ -369,19 +375,18 @@ class BpfTable:
     def _met(self, other: str, fail: str) -> Lines:
         """What it means that an insert found its key: an entry that is due makes room, any other one stays."""
         t = self.table
-        if not self.ages:
-            return [f"    if ({other} < CORA_STRAYED)", fail.replace(f"return {other};", "return CORA_NONE;")]
-        return [f"    if ({other} < CORA_STRAYED && !{t}_kill({other}, n->last))",
-                fail.replace(f"return {other};", "return CORA_NONE;")]
+        due = f" && !{t}_kill({other}, n->last)" if self.ages else ""
+        return [f"    if ({other} < {t}_capacity{due})", fail]
 
     def _commit(self, note: Lines, give: Lines) -> Lines:
         """Under the directory's lock: no other CPU made the key meanwhile, there is room, and the entry is linked."""
         t, keys = self.table, self.keys()
-        out = ["    bool present = false, crowded = false;", "    uint32_t at = CORA_NONE;"]
+        out = ["    bool present = false, crowded = false, twice = false;"]
         out += [f"    uint32_t bucket_{i} = {self.bucket(i, f'hash_{i}')};" for i in range(len(keys))]
         out.append("    bpf_spin_lock(&lock->lock);")
         for i, (_, fields) in enumerate(keys):
             out += self._look(i, " && ".join(f"e->{n} == n->{n}" for n, _ in fields))
+            out += ["    twice = present;"] if i == 0 and not self.primary_allocated() else []
         out += [
             f"    uint32_t free = {t}_slots.free_count - 1, top = {t}_slots.top;",
             "    if (!present && !crowded) {",
@@ -414,11 +419,14 @@ class BpfTable:
                 "    bpf_spin_unlock(&lock->lock);",
                 "    if (crowded)",
                 "        counts->crowded++;"]
+        out += ["    if (twice)", "        at = CORA_TWICE;"]
         if give:
             out += [f"    if (at >= {t}_capacity)", "        goto fail;"]
+        else:
+            out += [f"    if (at >= {t}_capacity)", "        return at;"]
         out += [f"    cora_due_sooner(&{t}_due, {self.deadline('n->last', 'n->timeout')});"] if self.ages else []
         out.append("    return at;")
-        return [*out, "fail:", *give, "    return CORA_NONE;"] if give else out
+        return [*out, "fail:", *give, "    return at;"] if give else out
 
     def _look(self, i: int, equal: str) -> Lines:
         """Under the directory's lock: whether a key is there, and whether its chain has room."""

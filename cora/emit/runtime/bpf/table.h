@@ -16,6 +16,7 @@
 #define CORA_CHAIN 16
 
 #define CORA_STRAYED (CORA_NONE - 1) /* a look-up was led away */
+#define CORA_TWICE (CORA_NONE - 2)   /* an insert's primary key is there */
 #define CORA_LAST(bucket) (0x80000000u | (bucket))
 
 /* NH (UMAC, RFC 4418, section 5.2.2) over the 32-bit halves of words, so that whoever chooses keys cannot choose
