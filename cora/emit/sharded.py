@@ -416,13 +416,15 @@ class ShardedProgram(HostProgram):
                       f"sizeof *{table}.entries);", "        break;"]
         return ["/* A packet that was handed over looks for its first entry in this engine. */",
                 "static inline void cora_program_probe(struct cora_engine *E, struct cora_packet *p)", "{",
-                "    (void)E;", "    switch (p->resume) {", *cases, "    default:", "        p->probe_index = NULL;", "    }", "}"]
+                "    (void)E;", "    switch (p->resume) {", *cases, "    default:",
+                "        p->probe_index = NULL;", "    }", "}"]
 
     def home_functions(self) -> Lines:
         tables = self.divided()
         cases = [f"        case {t.number}: {t.table}_go_home(E, a.at); break;" for t in tables]
         body = ["    for (size_t i = 0; i < E->shard.away_count; i++) {",
-                "        struct cora_away a = E->shard.away[i];", "        switch (a.state) {", *cases, "        }", "    }"]
+                "        struct cora_away a = E->shard.away[i];", "        switch (a.state) {", *cases, "        }",
+                "    }"]
         return ["/* Entries that were borrowed for a packet that ran alone, or made by it, go to where they live. */",
                 "CORA_COLD void cora_program_homecoming(struct cora_engine *E)", "{", *(body if cases else []),
                 "    E->shard.away_count = 0;", "}", "",
