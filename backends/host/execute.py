@@ -38,7 +38,8 @@ _MOST_CORES = 3
 _SECONDS = 600.0
 _LEAST_FRAME, _MOST_FRAME = 2048, 60000
 # struct cora_worker_counts of dpdk/worker.h.
-_COUNTS = ("received", "received_octets", "handed_over", "alone", "unsent", "no_buffer", "too_long")
+_COUNTS = ("received", "received_octets", "handed_over", "alone", "unsent", "no_buffer", "too_long",
+           "cpu_ns")
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class CoreCounts:
     unsent: int
     no_buffer: int
     too_long: int
+    cpu_ns: int
 
 
 def compiled(program: Program, config: Mapping[str, int], plan: str = "", *, more_flags: Sequence[str] = ()) -> Path:

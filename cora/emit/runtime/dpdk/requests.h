@@ -69,6 +69,7 @@ static json_t *cora_json_worker(const struct cora_worker *w)
     cora_json_count(out, "transmit_queue_full", c->unsent);
     cora_json_count(out, "no_buffer", c->no_buffer);
     cora_json_count(out, "too_long", c->too_long);
+    cora_json_count(out, "cpu_ns", c->cpu_ns);
     return out;
 }
 

@@ -18,12 +18,14 @@ static struct cora_options cora_options;
 
 static void cora_on_signal(int number) { cora_stop_signal = number; }
 
-static uint64_t cora_wall(void)
+static uint64_t cora_time(clockid_t clock)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
+
+static uint64_t cora_wall(void) { return cora_time(CLOCK_MONOTONIC); }
 
 /* --- running --- */
 
@@ -66,6 +68,7 @@ static int cora_worker_main(void *argument)
 {
     struct cora_worker *w = argument;
     struct cora_host *h = &cora_host;
+    uint64_t began = cora_time(CLOCK_THREAD_CPUTIME_ID);
     cora_self = w;
     while (!__atomic_load_n(&h->stop, __ATOMIC_ACQUIRE)) {
         uint32_t n = cora_worker_round(w);
@@ -75,6 +78,7 @@ static int cora_worker_main(void *argument)
         if (w->number == 0 && cora_host_ends(n))
             __atomic_store_n(&h->stop, true, __ATOMIC_RELEASE);
     }
+    w->counts.cpu_ns = cora_time(CLOCK_THREAD_CPUTIME_ID) - began;
     cora_worker_finish(w);
     return 0;
 }

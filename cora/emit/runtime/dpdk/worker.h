@@ -49,6 +49,7 @@ struct cora_handed {
 struct cora_worker_counts {
     uint64_t received, received_octets, handed_over, alone;
     uint64_t unsent, no_buffer, too_long;
+    uint64_t cpu_ns; /* of its thread, without starting and ending */
 };
 
 struct cora_worker {
@@ -374,7 +375,8 @@ static inline void cora_worker_run(struct cora_worker *w, uint32_t n, uint64_t i
     const bool several = cora_host.workers > 1;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < n; i++) {
-        w->records[kept] = w->records[i];
+        if (CORA_UNLIKELY(kept != i))
+            w->records[kept] = w->records[i];
         if (CORA_UNLIKELY(!cora_worker_arrive(w, &w->packets[kept], &w->records[kept], w->mbufs[i], index + i))) {
             rte_pktmbuf_free(w->mbufs[i]);
             continue;
