@@ -123,7 +123,7 @@ static void cora_engines_open(void)
         if (!w->engine)
             cora_fail("there is no memory for the tables");
         w->engine->core.output_mode = CORA_OUTPUT_LIVE;
-        w->engine->core.now = cora_host.by_records ? 0 : cora_host.wall;
+        w->engine->core.now = cora_options.records ? 0 : cora_host.wall;
     }
 }
 
