@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from cora.analysis.profile import Profile
@@ -11,7 +11,7 @@ from cora.errors import CoraError, Kind
 from cora.explain.subject import Subject
 from cora.ir.nodes import Program
 from cora.models.target import Target
-from cora.partition.planner import Outcome, outcome
+from cora.partition.planner import Asking, Outcome
 from cora.partition.uncertainty import band
 from cora.plan.document import Plan, Request
 
@@ -60,18 +60,23 @@ class Questions:
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
+        self.asking = Asking()
         request = subject.plan.request
         # What binds shows only with the cores that are there: those of the plan, or those that were given.
         self.cores = subject.plan.cores if request.rate_pps is not None or request.cores is None else request.cores
         self.now = self.ask(subject.program, subject.profile, subject.target, self.cores)
 
-    def ask(self, program: Program, profile: Profile, target: Target, cores: int) -> Answer:
-        request = self.subject.plan.request
-        most = _outcome(program, profile, target, replace(request, rate_pps=None, line_bps=None, cores=cores),
-                        self.subject.plan)
-        return Answer(most, self._fewest(program, profile, target, most))
+    def ask(self, program: Program, profile: Profile, target: Target, cores: int, only_rates: bool = False) -> Answer:
+        """``only_rates``: the target differs from the plan's in the rates of its resources alone."""
+        rates_of = self.subject.target if only_rates else None
 
-    def _fewest(self, program: Program, profile: Profile, target: Target, most: Outcome | None) -> int | None:
+        def reached(request: Request) -> Outcome | None:
+            return _outcome(self.asking, (program, profile, target), request, self.subject.plan, rates_of)
+
+        most = reached(replace(self.subject.plan.request, rate_pps=None, line_bps=None, cores=cores))
+        return Answer(most, self._fewest(reached, most))
+
+    def _fewest(self, reached: Callable[[Request], Outcome | None], most: Outcome | None) -> int | None:
         """Cores for the asked rate; ``most``: what the plan's cores carry."""
         plan = self.subject.plan
         rate = plan.request.rate_pps
@@ -79,18 +84,20 @@ class Questions:
             return None
         if most is not None and most.throughput >= rate * (1 - SAME):
             # One plan tells whether one core less would do; only then it is worth searching for the fewest.
-            less = None if plan.cores == 0 else _outcome(program, profile, target, replace(
-                plan.request, rate_pps=None, line_bps=None, cores=plan.cores - 1), plan)
+            less = None if plan.cores == 0 else reached(replace(plan.request, rate_pps=None, line_bps=None,
+                                                                cores=plan.cores - 1))
             if less is None or less.throughput < rate:
                 return plan.cores
-        found = _outcome(program, profile, target, replace(plan.request, cores=None), plan)
+        found = reached(replace(plan.request, cores=None))
         return None if found is None else found.cores
 
     def gain(self, *, program: Program | None = None, profile: Profile | None = None, target: Target | None = None,
-             more_cores: int = 0) -> Gain:
-        """What one or several things different would bring; what is not given stays as it is."""
+             more_cores: int = 0, only_rates: bool = False) -> Gain:
+        """What one or several things different would bring; what is not given stays as it is. ``only_rates``: as for
+        `ask`."""
         s = self.subject
-        then = self.ask(program or s.program, profile or s.profile, target or s.target, self.cores + more_cores)
+        then = self.ask(program or s.program, profile or s.profile, target or s.target, self.cores + more_cores,
+                        only_rates)
         if then.most is None or self.now.most is None:
             return Gain(None, 0.0, 0.0, 0.0, then.fewest, self.now.fewest)
         ratios = [b / a for a, b in zip(self.now.most.reach, then.most.reach, strict=True) if a > 0 and b < math.inf]
@@ -101,13 +108,14 @@ class Questions:
 
 def most_with(subject: Subject, cores: int) -> Outcome | None:
     """The most a plan's inputs carry with so many host cores."""
-    return _outcome(subject.program, subject.profile, subject.target, replace(
+    return _outcome(Asking(), (subject.program, subject.profile, subject.target), replace(
         subject.plan.request, rate_pps=None, line_bps=None, cores=cores), subject.plan)
 
 
-def _outcome(program: Program, profile: Profile, target: Target, request: Request, warm: Plan) -> Outcome | None:
+def _outcome(asking: Asking, of: tuple[Program, Profile, Target], request: Request, warm: Plan,
+             rates_of: Target | None = None) -> Outcome | None:
     try:
-        return outcome(program, profile, target, request, warm)
+        return asking.outcome(*of, request, warm, rates_of)
     except CoraError as error:
         if all(d.kind in (Kind.NO_PLAN, Kind.SOLVER) for d in error.diagnostics):
             return None

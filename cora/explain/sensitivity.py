@@ -106,7 +106,7 @@ def _questions(questions: Questions) -> Iterator[More]:
 
 def _faster(questions: Questions, resource: Resource, factor: float, what: str) -> More:
     target = varied(questions.subject.target, faster={resource.name: factor})
-    return More(what, resource.name, resource.place, questions.gain(target=target))
+    return More(what, resource.name, resource.place, questions.gain(target=target, only_rates=True))
 
 
 def _roomier(questions: Questions, place: str, tier: Tier) -> More:

@@ -25,9 +25,8 @@ from cora.partition.optimise import Floor, Found, Optimiser, OutOfTime, Stage, W
 from cora.partition.options import Restrictions
 from cora.partition.pareto import Front, pareto
 from cora.partition.placement import Placement
-from cora.partition.prices import Prices
+from cora.partition.prices import Made, Prices
 from cora.partition.problem import Assignment, Problem
-from cora.partition.splits import splits_of
 from cora.partition.units import Units, units_of
 from cora.partition.variants import WHOLE, Split, Variant
 
@@ -68,17 +67,41 @@ class Asked:
         return Wishes(self.headroom, self.latency, None if self.latency is None else rate)
 
 
+def made_of(prices: Prices, variant: Variant, restrictions: Restrictions) -> Made:
+    """A variant made numbers, once for all questions about the same prices."""
+    key = id(variant.split), variant.returns, restrictions
+    if key not in prices.made:
+        base = None if prices.base is None else prices.base.made.get(key)
+        if base is None:
+            prices.made[key] = Made(variant, restrictions.applied(
+                build(prices.program, prices.profile, prices.target, variant, prices)))
+        else:
+            prices.made[key] = _at_rates_of(base, prices)
+    return prices.made[key]
+
+
+def _at_rates_of(made: Made, prices: Prices) -> Made:
+    def rated(problem: Problem) -> Problem:
+        return replace(problem, resources=prices.resources)
+
+    instance = replace(made.instance, target=prices.target, prices=prices, problem=rated(made.instance.problem))
+    units = made.units
+    return Made(made.variant, instance, None if units is None else replace(units, problem=rated(units.problem)))
+
+
 class Case:
     """One variant made numbers, with the tools that place it."""
 
     def __init__(self, prices: Prices, variant: Variant, asked: Asked) -> None:
         self.asked = asked
-        self.instance: Instance = asked.restrictions.applied(
-            build(prices.program, prices.profile, prices.target, variant, prices))
+        self.made = made_of(prices, variant, asked.restrictions)
+        self.instance: Instance = self.made.instance
 
-    @cached_property
+    @property
     def units(self) -> Units:
-        return units_of(self.instance)
+        if self.made.units is None:
+            self.made.units = units_of(self.instance)
+        return self.made.units
 
     @cached_property
     def rules(self) -> Rules:
@@ -184,7 +207,7 @@ class Chooser:
 
     @cached_property
     def splits(self) -> tuple[Split, ...]:
-        return tuple(splits_of(self.prices))
+        return self.prices.splits
 
     @cached_property
     def others(self) -> tuple[Case, ...]:

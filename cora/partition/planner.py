@@ -28,7 +28,6 @@ from cora.partition.placement import Placement, check, class_of
 from cora.partition.prices import Prices
 from cora.partition.problem import Assignment, CopyOption, Option, Together
 from cora.partition.solver import SOLVERS
-from cora.partition.splits import splits_of
 from cora.partition.telling import Teller, Told, reach_of
 from cora.partition.uncertainty import Sampler
 from cora.partition.variants import WHOLE, Split, Variant
@@ -91,22 +90,39 @@ class Outcome:
     host_work: float
 
 
-def outcome(program: Program, profile: Profile, target: Target, request: Request, warm: Plan | None = None) -> Outcome:
-    """What `plan` would reach; a fraction of its work, for questions that plan many times.
+class Asking:
+    """Outcomes asked again and again with little different: what stays the same is made once."""
 
-    ``warm``: a plan for almost the same question, to begin with.
+    def __init__(self) -> None:
+        self.planners: list[tuple[Program, Profile, Target, Planner]] = []
 
-    Raises:
-        CoraError: as `plan`.
-    """
-    planner = Planner(program, profile, target, request, warm)
-    chosen = planner.chosen()
-    placement, cores = chosen.placement, chosen.cores
-    reached = placement.throughput(cores)
-    rate = reached if request.rate_pps is None else float(request.rate_pps)
-    scales = [r.scales for r in planner.prices.resources]
-    rows = Sampler(placement.instance).sampled(placement)
-    return Outcome(reached, cores, tuple(reach_of(s, scales, cores) for s in rows), placement.host_work(rate))
+    def outcome(self, program: Program, profile: Profile, target: Target, request: Request, warm: Plan | None = None,
+                rates_of: Target | None = None) -> Outcome:
+        """What `plan` would reach; a fraction of its work, for questions that plan many times.
+
+        ``warm``: a plan for almost the same question, to begin with. ``rates_of``: a target that differs in the rates
+        of its resources alone, and was asked about before.
+
+        Raises:
+            CoraError: as `plan`.
+        """
+        like = self._like(program, profile, target if rates_of is None else rates_of)
+        planner = Planner(program, profile, target, request, warm, like=like)
+        if like is None:
+            # The first one is what the others are compared with.
+            del self.planners[1:]
+            self.planners.append((program, profile, target, planner))
+        chosen = planner.chosen()
+        placement, cores = chosen.placement, chosen.cores
+        reached = placement.throughput(cores)
+        rate = reached if request.rate_pps is None else float(request.rate_pps)
+        scales = [r.scales for r in planner.prices.resources]
+        rows = Sampler(placement.instance).sampled(placement)
+        return Outcome(reached, cores, tuple(reach_of(s, scales, cores) for s in rows), placement.host_work(rate))
+
+    def _like(self, program: Program, profile: Profile, target: Target) -> Planner | None:
+        return next((planner for a, b, c, planner in self.planners if a is program and b is profile and c is target),
+                    None)
 
 
 def verify_plan(plan: Plan, program: Program, profile: Profile, target: Target) -> None:
@@ -176,7 +192,7 @@ def _split_of(plan: Plan, prices: Prices) -> Split | None:
     if len(chosen) > 1 or not 0 <= way.chosen < len(way.points):
         raise fail(Kind.PLAN_CHECK, "the plan's steering does not say how its states are split", hint=_AGAIN)
     point = way.points[way.chosen]
-    for split in splits_of(prices):
+    for split in prices.splits:
         places = prices.name(split.near), prices.name(split.owner)
         budgets = tuple((lend.capacity, lend.threshold) for lend in split.lends)
         if (split.components, places, split.mode, budgets) == (
@@ -281,11 +297,15 @@ class Planner:
     """One request for one program on one target."""
 
     def __init__(self, program: Program, profile: Profile, target: Target, request: Request,
-                 warm: Plan | None = None, front: bool = False) -> None:
+                 warm: Plan | None = None, front: bool = False, like: Planner | None = None) -> None:
+        """``like``: another one of this program and profile, for a target that differs in rates alone."""
         check_profile(program, profile)
         self.request = request
         self.profile = profile
-        self.prices = Prices(program, windowed(profile, request), target)
+        if like is None:
+            self.prices = Prices(program, windowed(profile, request), target)
+        else:
+            self.prices = like.prices if like.prices.target is target else like.prices.at_rates_of(target)
         most = request.cores if request.cores is not None else DEFAULT_HOST_CORES
         aim = Aim(request.rate_pps, request.cores, most, 1 - request.headroom)
         deadline = time.perf_counter() + request.time_limit_s
@@ -295,7 +315,9 @@ class Planner:
         free = build(program, self.prices.profile, target, WHOLE, self.prices) if given.said else self.whole.instance
         refusing.refuse_pins(free, given)
         refusing.refuse_what_fits_nowhere(self.whole.instance, self.whole.units, free, given)
-        self.chooser.scale = self.scale()
+        if like is not None:
+            self.chooser.shared = like.chooser.shared
+        self.chooser.scale = self.scale() if like is None else like.chooser.scale
         self.front = front
         if warm is not None:
             self.chooser.warm = self.warmed(warm)
@@ -441,4 +463,4 @@ def _settle(instance: Instance, group: Together, places: list[int], before: Mapp
         places[unit] = there
 
 
-__all__ = ["Outcome", "digest_of", "instance_of", "model_digest", "outcome", "placement_of", "plan", "verify_plan"]
+__all__ = ["Asking", "Outcome", "digest_of", "instance_of", "model_digest", "placement_of", "plan", "verify_plan"]

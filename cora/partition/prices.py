@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,11 +30,29 @@ from cora.partition.frames import Frames
 from cora.partition.problem import Vector
 from cora.plan.quantities import scaled
 
+if TYPE_CHECKING:
+    from cora.partition.instance import Instance
+    from cora.partition.units import Units
+    from cora.partition.variants import Split, Variant
+
+
+@dataclass
+class Made:
+    """A variant made numbers, and its units once they were asked for."""
+
+    variant: Variant
+    instance: Instance
+    units: Units | None = None
+
 
 class Prices:
     """What everything of a program costs at every place of a target, under a profile.
 
     Refusals that targets give on the way are kept, each once, with their place in the user's source.
+
+    Attributes:
+        made: for `cora.partition.choosing`: variants made with these prices, by what they are of.
+        base: prices that differ in the rates of resources alone.
     """
 
     def __init__(self, program: Program, profile: Profile, target: Target) -> None:
@@ -45,6 +65,8 @@ class Prices:
         self.rates = rates_of(program, profile)
         self.frames = Frames(self)
         self.refusals: dict[tuple[str, str, str, Span | None], Refusal] = {}
+        self.made: dict[tuple[object, ...], Made] = {}
+        self.base: Prices | None = None
         self._column = {r.name: i for i, r in enumerate(self.resources)}
         self._code: dict[tuple[str, int, int, bool, int], Vector | None] = {}
         self._crossings: dict[tuple[int, int, int], Vector] = {}
@@ -52,6 +74,20 @@ class Prices:
         self._visits: dict[int, Vector] = {}
         self._holds: dict[tuple[str, int, str], int | Refusal] = {}
         self._sizes: dict[tuple[str, int, int, bool, int], int] = {}
+
+    def at_rates_of(self, target: Target) -> Prices:
+        """The prices of a target that differs in the rates of its resources alone."""
+        found = copy(self)
+        found.target, found.resources = target, target.resources(self.frame)
+        found.refusals, found.made, found.base = dict(self.refusals), {}, self
+        return found
+
+    @cached_property
+    def splits(self) -> tuple[Split, ...]:
+        """The splits of the program that the target takes, with the budgets of the profile."""
+        from cora.partition.splits import splits_of
+
+        return tuple(splits_of(self))
 
     @cached_property
     def copied(self) -> Mapping[str, str]:
