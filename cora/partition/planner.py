@@ -95,6 +95,8 @@ class Asking:
 
     def __init__(self) -> None:
         self.planners: list[tuple[Program, Profile, Target, Planner]] = []
+        # Of the first one.
+        self.sampler: Sampler | None = None
 
     def outcome(self, program: Program, profile: Profile, target: Target, request: Request, warm: Plan | None = None,
                 rates_of: Target | None = None) -> Outcome:
@@ -117,7 +119,10 @@ class Asking:
         reached = placement.throughput(cores)
         rate = reached if request.rate_pps is None else float(request.rate_pps)
         scales = [r.scales for r in planner.prices.resources]
-        rows = Sampler(placement.instance).sampled(placement)
+        first = like is not None and like is self.planners[0][3]
+        sampler = Sampler(placement.instance, like=self.sampler if first else None)
+        self.sampler = self.sampler or sampler
+        rows = sampler.sampled(placement)
         return Outcome(reached, cores, tuple(reach_of(s, scales, cores) for s in rows), placement.host_work(rate))
 
     def _like(self, program: Program, profile: Profile, target: Target) -> Planner | None:

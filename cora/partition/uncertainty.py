@@ -189,15 +189,19 @@ def _crossing(start: int, stop: int, frame: float, live: int) -> Callable[[Targe
 class Sampler:
     """Samples of the parameter box, and what each use costs under each of them: asked once for all placements."""
 
-    def __init__(self, instance: Instance, count: int = SAMPLES, seed: int = SEED) -> None:
-        """Draw ``count`` samples, the same for the same seed."""
+    def __init__(self, instance: Instance, count: int = SAMPLES, seed: int = SEED, like: Sampler | None = None) -> None:
+        """Draw ``count`` samples, the same for the same seed.
+
+        ``like``: one with as many of them, of the same program and profile, for a target that differs in the rates of
+        its resources alone.
+        """
         kind = type(instance.target)
         self._frame = instance.profile.mean_frame
         self._resources = instance.problem.resources
         self._column = {r.name: i for i, r in enumerate(self._resources)}
         self._targets = [kind(model) for model in samples(instance.target.model, count, seed)]
         self._rates = [self._rates_of(t) for t in self._targets]
-        self._costs: dict[Key, Vector] = {}
+        self._costs: dict[Key, Vector] = {} if like is None else like._costs
 
     def _rates_of(self, target: Target) -> Vector:
         rates = {r.name: r.rate for r in target.resources(self._frame)}
