@@ -124,6 +124,27 @@ def test_entries_lent_to_the_kernel_outlive_the_user_half(lab: Lab) -> None:
     assert second.stop()["lending"]["stray"] == 0
 
 
+def test_no_packet_overtakes_another_one_of_its_flow(lab: Lab) -> None:
+    """Entries are lent and taken back while bursts are on their way through both halves."""
+    half = started(lab, lending_all(example("nat.ref"), entries=4))
+    server = lab.start(lab.server, sys.executable, PEER, "order", SERVER, "5353")
+    lab.listening(lab.server, 5353, "udp")
+    sent = int(lab.within(lab.client, sys.executable, PEER, "stream", SERVER, "5353", "8", "3000").stdout)
+    assert server.process.wait(30) == 0
+    flows = json.loads(server.out.read_text())
+    totals = half.stop()
+    assert len(flows) == 8 and [late for _, late in flows] == [0] * 8
+    assert sum(came for came, _ in flows) == 8 * sent - lost_between(totals)
+    assert totals["lending"]["fast"] > 1000 and totals["halves"]["punted"] > 1000
+    assert totals["lending"]["evicted"] + totals["lending"]["refused"] > 0
+
+
+def lost_between(totals: dict[str, Any]) -> int:
+    """Packets that one half could not give to the other, or to an interface."""
+    counts = ("punt_queue_full", "transmit_queue_full", "refused_by_driver")
+    return sum(port[c] for port in totals["halves"]["user_ports"].values() for c in counts)
+
+
 # One flow for as long as it runs; prints what the server saw of it each time.
 STEADY = """
 import socket, sys, time

@@ -4,6 +4,8 @@ server ADDRESS PORT: answers every datagram with the sender's address, a space, 
 client ADDRESS PORT COUNT SIZE: sends datagrams one by one, waits for each answer, prints what came as JSON.
 sink ADDRESS PORT: takes TCP connections one by one, and answers each with its bytes in reverse once all have come.
 pour ADDRESS PORT SIZE: sends so many bytes to a sink, and ends well when the answer is right.
+order ADDRESS PORT: takes numbered datagrams of any flows; prints per flow how many came and how many came too late.
+stream ADDRESS PORT FLOWS COUNT: sends numbered datagrams of several flows in turn, in bursts; prints how many each.
 quote ADDRESS PORT: sends a datagram and prints what the ICMP error about it quotes, as hexadecimal digits.
 """
 
@@ -13,6 +15,7 @@ import json
 import random
 import socket
 import sys
+import time
 from collections.abc import Callable
 
 
@@ -61,6 +64,42 @@ def pour(address: str, port: int, size: int) -> None:
         sys.exit(_all_of(end) != data[::-1])
 
 
+def order(address: str, port: int) -> None:
+    """Ends one second after the last datagram."""
+    latest: dict[tuple[str, int], int] = {}
+    counts: dict[tuple[str, int], list[int]] = {}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
+        end.setsockopt(socket.SOL_SOCKET, 33, 1 << 26)  # SO_RCVBUFFORCE
+        end.bind((address, port))
+        while True:
+            try:
+                data, sender = end.recvfrom(65535)
+            except TimeoutError:
+                break
+            end.settimeout(1)
+            number = int.from_bytes(data[:4], "big")
+            came = counts.setdefault(sender, [0, 0])
+            came[0] += 1
+            came[1] += number < latest.get(sender, 0)
+            latest[sender] = max(number, latest.get(sender, 0))
+    print(json.dumps(list(counts.values())))
+
+
+def stream(address: str, port: int, flows: int, count: int) -> None:
+    """Bursts grow from one datagram to many: some find an empty queue to user space, some a long one."""
+    ends = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(flows)]
+    sent = 0
+    while sent < count:
+        for _ in range(1 + sent % 97):
+            for end in ends:
+                end.sendto(sent.to_bytes(4, "big") + bytes(60), (address, port))
+            sent += 1
+        time.sleep(0.001)
+    print(sent)
+    for end in ends:
+        end.close()
+
+
 def quote(address: str, port: int) -> None:
     """Fails when no error comes within two seconds."""
     errors = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
@@ -80,5 +119,5 @@ def _all_of(end: socket.socket) -> bytes:
 if __name__ == "__main__":
     what, where, *numbers = sys.argv[1:]
     ends: dict[str, Callable[..., None]] = {"server": server, "client": client, "sink": sink, "pour": pour,
-                                            "quote": quote}
+                                            "quote": quote, "order": order, "stream": stream}
     ends[what](where, *(int(n) for n in numbers))
