@@ -528,9 +528,9 @@ class KernelDialect(Dialect):
 
     def leave(self, node: nodes.Forward | nodes.Drop | nodes.Reject | nodes.Hold) -> Lines:
         if isinstance(node, nodes.Forward):
-            return [f"CORA_END({self.split.program.port_index(node.port)}); /* forward {comment(node.port)} */"]
+            return [f"goto cora_out_{self.split.program.port_index(node.port)}; /* forward {comment(node.port)} */"]
         if isinstance(node, nodes.Drop):
-            return [f"CORA_END(CORA_DROP | {self.reasons.index(node.reason)}); /* {comment(node.reason)} */"]
+            return [f"CORA_DROPS({self.reasons.index(node.reason)}); /* {comment(node.reason)} */"]
         raise TypeError(f"the kernel cannot end a packet by {node.mnemonic}")
 
     def punt(self, node: nodes.Punt) -> Lines:
@@ -699,11 +699,19 @@ class KernelProgram:
         raced = ["cora_raced:", "    if (held)", "        bpf_spin_unlock(&held->lock);",
                  "    return p->number ? cora_not_handed_on(counts, p, CORA_FAULT_RACED) :",
                  "                       cora_fault(counts, CORA_FAULT_RACED);"] if self._may_race() else []
-        ends = any(isinstance(b.terminator, nodes.Forward | nodes.Drop) for b in self.part.program.blocks)
-        last = ["cora_end:", *(f"    {line}" for line in self.dialect.lived()), "    if (held)",
-                "        bpf_spin_unlock(&held->lock);",
-                *(f"    {line}" for line in self._buried()), "    return cora_leave(p, counts);"] if ends else []
+        ends = [b.terminator for b in self.part.program.blocks]
+        ports = {self.split.program.port_index(n.port) for n in ends if isinstance(n, nodes.Forward)}
+        last: Lines = []
+        for port in sorted(ports):
+            last += [f"cora_out_{port}:", *self._let_go(), f"    return cora_send(p, counts, {port});"]
+        if any(isinstance(n, nodes.Drop) for n in ends):
+            last += ["cora_drops:", *self._let_go(), "    return cora_drop(p, counts);"]
         return [*last, *raced]
+
+    def _let_go(self) -> Lines:
+        """The packet's last use of its entry."""
+        return [*(f"    {line}" for line in self.dialect.lived()), "    if (held)",
+                "        bpf_spin_unlock(&held->lock);", *(f"    {line}" for line in self._buried())]
 
     def _merges(self) -> bool:
         return any(together(b) for b in self.part.program.blocks)

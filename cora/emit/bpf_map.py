@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from cora.emit.bpf_table import BpfTable
 from cora.emit.dialect import Lines
 from cora.emit.layout import Row, map_row
-from cora.emit.names import Names, comment, literal, mask_of, value_type
+from cora.emit.names import Names, comment, literal, value_type
 from cora.ir.nodes import AllocDecl, FieldDecl, MapState, PoolState
 from cora.ir.types import U64, Type
 
@@ -134,16 +134,18 @@ class BpfMap(BpfTable):
     def place(self, number: int) -> Lines:
         alloc, pool = self._alloc_of(number), self.direct(number)
         assert alloc is not None and pool is not None
-        ranges = [(self.field_names[f], self.types[f], r) for f, r in zip(alloc.fields, pool.ranges, strict=True)]
-        beyond = [test for name, type_, r in ranges for test in
-                  (*([f"{name} < {literal(r.low, type_)}"] if r.low else []),
-                   *([f"{name} > {literal(r.high, type_)}"] if r.high < mask_of(type_) else []))]
-        index = ""
-        for name, _, r in ranges:
-            digit = f"((uint64_t){name} - {r.low}u)" if r.low else f"(uint64_t){name}"
-            index = f"({index}) * {r.high - r.low + 1}u + {digit}" if index else digit
-        out = [f"    if ({' || '.join(beyond)})", "        return CORA_NEVER;"] if beyond else []
-        return [*out, f"    return {index};"]
+        digits = [f"(uint64_t){self.field_names[f]} - {r.low}u" if r.low else f"(uint64_t){self.field_names[f]}"
+                  for f, r in zip(alloc.fields, pool.ranges, strict=True)]
+        counts = [r.high - r.low + 1 for r in pool.ranges]
+        if len(digits) == 1:
+            # What lies beneath the pool wraps around, beyond its end.
+            return [f"    return {digits[0]};"]
+        out = [f"    uint64_t digit_{i} = {d};" for i, d in enumerate(digits)]
+        beyond = " || ".join(f"digit_{i} >= {n}u" for i, n in enumerate(counts))
+        index = "digit_0"
+        for i, n in list(enumerate(counts))[1:]:
+            index = f"({index}) * {n}u + digit_{i}"
+        return [*out, f"    if ({beyond})", "        return CORA_NEVER;", f"    return {index};"]
 
     def row(self) -> Row:
         return map_row(self.state)

@@ -92,11 +92,13 @@ static inline bool cora_arrive(struct xdp_md *ctx, struct cora_packet *p)
     p->data = cora_pointer(ctx->data);
     p->data_end = cora_pointer(ctx->data_end);
     p->wirelen = (uint32_t)(p->data_end - p->data);
-    p->now = cora_clock();
     if (CORA_UNLIKELY(cora_shared.test_run)) {
+        p->now = cora_shared.virtual_now;
         p->port = (uint16_t)cora_shared.test_port;
         return p->port < CORA_PORTS;
     }
+    uint64_t now = cora_volatile(&cora_shared.virtual_now);
+    p->now = CORA_UNLIKELY(now) ? now : bpf_ktime_get_ns();
     uint32_t from = ctx->ingress_ifindex;
     for (uint16_t port = 0; port < CORA_PORTS; port++)
         if (cora_shared.ifindex[port] == from) {
@@ -114,39 +116,43 @@ static inline int cora_fault(struct cora_counts *counts, enum cora_kernel_fault 
     return XDP_DROP;
 }
 
-/* The packet has its verdict: a port, or a drop with its reason. */
-static inline int cora_leave(struct cora_packet *p, struct cora_counts *counts)
+/* The packet leaves by a port. */
+static inline int cora_send(struct cora_packet *p, struct cora_counts *counts, uint32_t port)
 {
-    uint32_t verdict = p->verdict;
     if (p->met)
         counts->statistics[CORA_FAST]++;
     if (CORA_UNLIKELY(cora_shared.test_run)) {
-        cora_shared.verdict = verdict;
+        cora_shared.verdict = port;
         return XDP_PASS;
     }
-    if (verdict & CORA_DROP) {
-        uint32_t reason = verdict & ~CORA_DROP;
-        if (reason <= CORA_REASONS)
-            counts->dropped[reason]++;
-        return XDP_DROP;
-    }
-    if (verdict >= CORA_PORTS)
-        return XDP_ABORTED;
-    counts->forwarded[verdict].packets++;
-    counts->forwarded[verdict].octets += p->wirelen;
-    int action = (int)bpf_redirect_map(&cora_devices, verdict, 0);
+    counts->forwarded[port].packets++;
+    counts->forwarded[port].octets += p->wirelen;
+    int action = (int)bpf_redirect_map(&cora_devices, port, 0);
     if (CORA_UNLIKELY(action != XDP_REDIRECT)) {
-        counts->forwarded[verdict].packets--;
-        counts->forwarded[verdict].octets -= p->wirelen;
+        counts->forwarded[port].packets--;
+        counts->forwarded[port].octets -= p->wirelen;
         return cora_fault(counts, CORA_FAULT_DEVICE);
     }
     return action;
 }
 
-#define CORA_END(result)           \
+static inline int cora_drop(struct cora_packet *p, struct cora_counts *counts)
+{
+    uint32_t reason = p->reason;
+    if (p->met)
+        counts->statistics[CORA_FAST]++;
+    if (CORA_UNLIKELY(cora_shared.test_run))
+        cora_shared.verdict = CORA_VERDICT_DROP | reason;
+    else if (reason <= CORA_REASONS)
+        counts->dropped[reason]++;
+    return XDP_DROP;
+}
+
+/* The packet's end; its entry is let go at the label. */
+#define CORA_DROPS(number)         \
     do {                           \
-        p->verdict = (result);     \
-        goto cora_end;             \
+        p->reason = (number);      \
+        goto cora_drops;           \
     } while (0)
 
 /* Path numbers are for profiles only. */

@@ -11,9 +11,6 @@
 
 enum cora_outcome { CORA_OK, CORA_MALFORMED, CORA_UNPARSED, CORA_BAD_CHECKSUM, CORA_SOURCE_ROUTE, CORA_ABSENT };
 
-/* Verdicts: a port number, or CORA_DROP with a reason number. */
-#define CORA_DROP 0x8000
-
 /* No frame is longer, so places in it add up without a carry; the verifier has a limit of its own just above. */
 #define CORA_FRAME_LIMIT 0xff00
 
@@ -30,7 +27,7 @@ struct cora_packet {
     uint32_t l3, end, l4;
     uint32_t fragment_start, fragment_offset, fragment_id;
     uint32_t quoted, quoted_l4;
-    uint32_t verdict;
+    uint32_t reason;
     uint16_t port, eth_type;
     uint8_t tags, family, upper, quoted_family, quoted_upper;
     bool is_fragment, more_fragments;
