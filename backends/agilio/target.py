@@ -41,7 +41,7 @@ from cora.models.footprint import Layout, is_read_only, key_bytes, lent_bytes, t
 from cora.models.operations import Operations, block_operations
 from cora.models.parameters import Model, load_model
 from cora.models.softmin import cached_share, total
-from cora.models.target import Demand, Lending, Place, Refusal, Resource, Target, Tier
+from cora.models.target import Cache, Demand, Lending, Place, Refusal, Resource, Target, Tier
 
 NIC, HOST = 0, 1
 HOST_PREFIX = "host."
@@ -151,6 +151,10 @@ class AgilioTarget(Target):
 
     name = "agilio-cx"
     returns = True
+
+    def caches(self) -> tuple[Cache, ...]:
+        """That of the external memory, which the tables of all programs share."""
+        return (Cache("emem-cache", 0, "emem", int(emem_cache(self.model))),)
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
@@ -337,13 +341,18 @@ class AgilioTarget(Target):
         return self.model["crossing_ns"] + self.model["crossing_byte_ns"] * mean_frame
 
 
+def emem_cache(model: Model) -> float:
+    """Bytes of the external memory's cache that others leave."""
+    return max(1.0, model["emem_cache_bytes"] - model["reserved_emem_cache"])
+
+
 class _Memory:
     """One tier as a state sees it: operations of a trip, and what hot entries add."""
 
     def __init__(self, model: Model, tier: str, replicated: bool, use: AccessRates) -> None:
         """``replicated``: every island has its own copy, so its own memory is near."""
         self.tier, self._use = tier, use
-        fits = cached_share(model["emem_cache_bytes"], use.working_set)
+        fits = cached_share(emem_cache(model), use.working_set)
         # What fits is the most used part of the table.
         self.cached = use.head(fits) if tier == "emem" else 1.0
         self._near = 1.0 if replicated else 1 / model["islands"]

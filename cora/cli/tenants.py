@@ -52,6 +52,7 @@ def plan_several(files: Sequence[str], traffic: Sequence[str], profiles: Sequenc
                     "combinations": found.combinations, "resources": [asdict(r) for r in found.resources],
                     "memories": [{"memory": m, "used": u, "capacity": c, "unit": unit}
                                  for m, u, c, unit in found.memories],
+                    "shared_caches": [asdict(s) for s in found.shared],
                     "plans": [{"program": p.program, "rate_pps": p.request.rate_pps, "digest": p.digest()}
                               for p in found.plans]})
         return
@@ -92,6 +93,7 @@ def _write(found: Together, folder: str | None) -> list[str]:
 
 def summary(found: Together, target: str) -> str:
     """What all programs use together, and where each keeps its states."""
+    from cora.partition.tenants import names_of
     from cora.plan.quantities import available, mpps
     from cora.plan.quantities import cores as host_cores
 
@@ -114,4 +116,9 @@ def summary(found: Together, target: str) -> str:
     out += [table([[r.name, r.place, available(r.name, r.rate, r.unit), f"{100 * r.utilisation:.1f} %"] for r in used],
                   ["resource", "place", "available", "used by all"]), ""]
     out += [table([[m, f"{u:,}", f"{c:,} {unit}"] for m, u, c, unit in found.memories], ["memory", "used", "of"])]
+    for shared in found.shared:
+        parts = ", ".join(f"{name} {part:,} of {used:,}" for name, part, used in
+                          zip(names_of([p.program for p in found.plans]), shared.parts, shared.used, strict=True))
+        out += ["", f"{shared.name}: {shared.capacity:,} bytes for tables of {sum(shared.used):,} in use; priced with "
+                    f"each program's part: {parts}"]
     return "\n".join(out)

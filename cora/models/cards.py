@@ -14,10 +14,11 @@ starts from, and what is kept for others::
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cora.errors import Kind, fail
-from cora.models.parameters import Model, instance_of, read_toml
+from cora.models.parameters import Card, Model, instance_of, read_toml
 from cora.models.target import Place, Tier
 from cora.units import parse_bytes, parse_count
 
@@ -73,13 +74,32 @@ def reserve(model: Model, places: Sequence[Place], asked: Sequence[str], where: 
             raise fail(Kind.BAD_FLAG, f"{what} has {tier.capacity:,} {tier.unit}: {number:,} cannot be reserved",
                        where=where, hint="reserve less, or take another instance of the card")
         found[what] = number
-    return model.pinned({_PREFIX + what: model[_PREFIX + what] + number for what, number in found.items()})
+    pinned = {_parameter(what): model[_parameter(what)] + number for what, number in found.items()}
+    return model.pinned(pinned)
+
+
+def with_reserved(card: Card, bytes_of: Mapping[str, int]) -> Card:
+    """The card with more of some memories or caches reserved, each named once."""
+    asked = {text.partition("=")[0].strip(): text.partition("=")[2] for text in card.reserved}
+    more = {what: parse_bytes(asked[what], where=what) + amount if what in asked else amount
+            for what, amount in bytes_of.items()}
+    kept = [f"{what}={amount}" for what, amount in asked.items() if what not in more]
+    return replace(card, reserved=(*kept, *(f"{what}={amount}" for what, amount in more.items())))
+
+
+def _parameter(what: str) -> str:
+    """The parameter that says how much of something is reserved."""
+    return _PREFIX + what.replace("-", "_")
 
 
 def _reservable(model: Model, places: Sequence[Place]) -> Mapping[str, Tier]:
     """By name what of a card can be reserved, with what is free of it."""
     room = {t.name: t for p in places[:-1] for t in p.tiers if _PREFIX + t.name in model.parameters}
     code = next((p.code_capacity for p in places if p.code_capacity is not None), None)
+    for name in model.parameters:
+        if name.startswith(_PREFIX) and name.endswith("_cache"):
+            what = name.removeprefix(_PREFIX)
+            room[what.replace("_", "-")] = Tier(what, int(model[f"{what}_bytes"] - model[name]))
     if code is not None and _PREFIX + "code" in model.parameters:
         room["code"] = Tier("code", code, "instructions")
     return room

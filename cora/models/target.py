@@ -31,6 +31,18 @@ class Tier:
 
 
 @dataclass(frozen=True)
+class Cache:
+    """A cache in front of a memory (``tier`` of place number ``place``) that all tables there share; ``name``: as what
+    a part of its ``capacity`` (bytes) can be reserved.
+    """
+
+    name: str
+    place: int
+    tier: str
+    capacity: int
+
+
+@dataclass(frozen=True)
 class Place:
     """Somewhere code runs; ``code_capacity`` in the unit of `Target.code_size`, None for no limit."""
 
@@ -97,6 +109,10 @@ class Target(ABC):
 
     def __init__(self, model: Model) -> None:
         self.model = model
+
+    def caches(self) -> tuple[Cache, ...]:
+        """Caches that tables of several programs share; tables are priced as if nothing else was in them."""
+        return ()
 
     @property
     def exponent(self) -> float:

@@ -3,6 +3,9 @@
 Every tenant has its own traffic and rate. The joint problem (`cora.partition.combine`) is solved for every combination
 of a few variants of each: no split, and the splits that looked best when the tenant had the card for itself. So the
 proof covers these combinations.
+
+A cache that all tables share is not in the problem: where the tables of a plan need more than it has, each tenant is
+given its part of the cache, the others' parts being reserved on its card, and the plan is made again.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ from dataclasses import dataclass, replace
 from cora.analysis.profile import Profile
 from cora.errors import CoraError, Diagnostic, Kind, fail
 from cora.ir.nodes import Program
-from cora.models.target import Target
+from cora.models import cards
+from cora.models.target import Cache, Target
 from cora.partition.choosing import Case, Chosen
 from cora.partition.combine import Tenant, combine, exact_norm_power, joined, split
 from cora.partition.evaluate import DEFAULT_HOST_CORES, amounts, host_cycles, rates_of
@@ -43,7 +47,9 @@ class Asked:
 class Together:
     """Plans of tenants that were made together, each for its own rate, and what they use in all.
 
-    ``cores``: host cores that all of them share. ``combinations``: of the tenants' variants that were compared.
+    ``cores``: host cores that all of them share. ``shared``: of each cache whose tables need more than there is its
+    name, its bytes, and per tenant the bytes that its tables use and the part of the cache they are taken to have.
+    ``combinations``: of the tenants' variants that were compared.
     ``gap``: relative distance from the host work to its bound.
     """
 
@@ -56,6 +62,7 @@ class Together:
     gap: float | None
     combinations: int
     seconds: float
+    shared: tuple[Shared, ...] = ()
 
 
 def plan_together(tenants: Sequence[Asked], target: Target, *, cores: int | None = None, solver: str = "highs",
@@ -65,19 +72,92 @@ def plan_together(tenants: Sequence[Asked], target: Target, *, cores: int | None
     Raises:
         CoraError: `Kind.NO_PLAN` when they do not fit together; as `cora.partition.plan` for each alone.
     """
-    return _Joint(tenants, target, DEFAULT_HOST_CORES if cores is None else cores, solver, time_limit).planned()
+    most = DEFAULT_HOST_CORES if cores is None else cores
+    started = time.perf_counter()
+    shared: tuple[Shared, ...] = ()
+    for _ in range(_ROUNDS):
+        found = _Joint(tenants, target, most, solver, started, time_limit, shared).planned()
+        # Tables are priced with the part of a cache that the others leave; which that is, the plan says.
+        again = shared_caches(found.placements, target)
+        if alike(shared, again):
+            break
+        shared = again
+    return found.together
+
+
+# Plans that are made at most until the parts of shared caches are those of the plan.
+_ROUNDS = 3
+# Parts that differ by a smaller share of the cache are the same.
+_SAME_PART = 0.02
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A cache whose tenants' tables need more than there is: per tenant the bytes used, and the part of the cache."""
+
+    name: str
+    capacity: int
+    used: tuple[int, ...]
+    parts: tuple[int, ...]
+
+
+def shared_caches(placements: Sequence[Placement], target: Target) -> tuple[Shared, ...]:
+    """How tenants share the caches of a card: each has as much of it as its tables are a part of all that use it.
+
+    With one least-recently-used cache in front of tables of W bytes in all, of which C fit, every table used alike has
+    C / W of itself in it.
+    """
+    found = []
+    for cache in target.caches():
+        used = tuple(_working_sets(placement, cache) for placement in placements)
+        if sum(used) > cache.capacity and sum(1 for u in used if u) > 1:
+            parts = tuple(cache.capacity * u // sum(used) for u in used)
+            found.append(Shared(cache.name, cache.capacity, used, parts))
+    return tuple(found)
+
+
+def _working_sets(placement: Placement, cache: Cache) -> int:
+    """Bytes that a program's tables behind a cache use within a window."""
+    there = cache.place, cache.tier
+    tables = [name for name, spot in placement.states.items() if spot == there]
+    tables += [name for name, copies in placement.copies.items() if copies.get(cache.place) == cache.tier]
+    return sum(placement.instance.rates[name].working_set for name in tables)
+
+
+def alike(one: Sequence[Shared], other: Sequence[Shared]) -> bool:
+    """Whether tenants have about the same parts of the same caches."""
+    return [s.name for s in one] == [s.name for s in other] and all(
+        abs(a - b) <= _SAME_PART * s.capacity for s, t in zip(one, other, strict=True)
+        for a, b in zip(s.parts, t.parts, strict=True))
+
+
+def with_part(target: Target, shared: Sequence[Shared], tenant: int) -> Target:
+    """The card as a tenant has it, the others' parts of shared caches reserved."""
+    taken = {s.name: s.capacity - s.parts[tenant] for s in shared if s.parts[tenant]}
+    if not taken:
+        return target
+    model = cards.reserve(target.model, target.places, [f"{name}={amount}" for name, amount in taken.items()])
+    return type(target)(replace(model, card=cards.with_reserved(target.model.card, taken)))
+
+
+@dataclass(frozen=True)
+class _Planned:
+    together: Together
+    placements: tuple[Placement, ...]
 
 
 class _Joint:
-    def __init__(self, tenants: Sequence[Asked], target: Target, most: int, solver: str, time_limit: float) -> None:
+    def __init__(self, tenants: Sequence[Asked], target: Target, most: int, solver: str, started: float,
+                 time_limit: float, shared: Sequence[Shared]) -> None:
         self.tenants, self.target, self.most, self.solver = tenants, target, most, solver
-        self.started = time.perf_counter()
+        self.started, self.shared = started, tuple(shared)
         self.deadline = self.started + time_limit
-        self.planners = [Planner(t.program, t.profile, target, t.request) for t in tenants]
+        self.planners = [Planner(t.program, t.profile, with_part(target, shared, i), t.request)
+                         for i, t in enumerate(tenants)]
         self.names = names_of([t.program.name for t in tenants])
         self.alone = [self.chosen_alone(i) for i in range(len(tenants))]
 
-    def planned(self) -> Together:
+    def planned(self) -> _Planned:
         combinations = list(itertools.islice(itertools.product(*(self.cases(i) for i in range(len(self.tenants)))),
                                              _COMBINATIONS))
         joint = [combine(self.parts(cases)) for cases in combinations]
@@ -127,7 +207,7 @@ class _Joint:
             return [alone.placement for alone in self.alone]
         return None
 
-    def told(self, cases: Sequence[Case], found: Found, gap: float | None, combinations: int) -> Together:
+    def told(self, cases: Sequence[Case], found: Found, gap: float | None, combinations: int) -> _Planned:
         parts = split(self.parts(cases), found.assignment)
         placements = [settled(case.placement(part)) for case, part in zip(cases, parts, strict=True)]
         self.check(placements, found.cores)
@@ -148,8 +228,9 @@ class _Joint:
         filled = zip(total[0].stores, amounts(total[0], whole), strict=True)
         memories = tuple((f"{self.target.places[s.place].name}/{s.name}", used, s.capacity, s.unit)
                          for s, used in filled if used)
-        return Together(tuple(plans), found.cores, float(host_cycles(total[0], demand, total[1])), resources, memories,
-                        found.proven, gap, combinations, time.perf_counter() - self.started)
+        made = Together(tuple(plans), found.cores, float(host_cycles(total[0], demand, total[1])), resources, memories,
+                        found.proven, gap, combinations, time.perf_counter() - self.started, self.shared)
+        return _Planned(made, tuple(placements))
 
     def check(self, placements: Sequence[Placement], cores: int) -> None:
         """The exact check of all together, node by node: rooms they share, and the soft maximum of all loads.

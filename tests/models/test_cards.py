@@ -37,7 +37,7 @@ def test_a_sample_of_the_box_keeps_the_reservation() -> None:
 
 
 @pytest.mark.parametrize(("nic", "asked", "message"), [
-    ("agilio-cx", ("rules=1",), "'rules=1' reserves nothing that this card has: lmem, cls, ctm, imem, emem, code"),
+    ("agilio-cx", ("rules=1",), "nothing that this card has: lmem, cls, ctm, imem, emem, emem-cache, code"),
     ("agilio-cx", ("emem",), "'emem' reserves nothing"),
     ("agilio-cx", ("emem=3GiB",), "emem has 1,610,612,736 bytes: 3,221,225,472 cannot be reserved"),
     ("agilio-cx", ("emem=1", "emem=2"), "emem is reserved twice"),

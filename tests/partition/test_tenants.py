@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,15 +12,18 @@ from lending_cases import lending_target, tracked, traffic
 from placement_oracle import every_placement
 from planning_fakes import nat_like, nat_profile, target_of
 
+import cora
 from cora.errors import CoraError, Kind
+from cora.models import registry
 from cora.models.target import Target
-from cora.partition import verify_plan
+from cora.partition import plan, verify_plan
 from cora.partition.instance import build
 from cora.partition.placement import Placement
 from cora.partition.tenants import Asked, Together, names_of, plan_together
 from cora.partition.units import units_of
 from cora.plan.document import Request
 
+ROOT = Path(__file__).parents[2]
 RATES = (4e6, 2e6)
 
 
@@ -115,3 +119,32 @@ def test_tenants_may_split() -> None:
 
 def test_names_are_told_apart() -> None:
     assert names_of(["nat", "firewall", "nat"]) == ["nat-1", "firewall", "nat-2"]
+
+
+@pytest.mark.needs("gcc")
+def test_programs_share_a_cache_by_what_their_tables_use_of_it(tmp_path: Path) -> None:
+    """Two functions behind 6 kB of cache: each is priced with its part, and its plan can be made and checked alone."""
+    program = cora.load(ROOT / "examples" / "nat.ref.nf")
+    tenants = []
+    for seed in (1, 2):
+        capture = tmp_path / f"{seed}.pcap"
+        cora.traffic({"packets": "40k", "flows": "4000", "zipf": "0.8", "seed": str(seed)}, capture)
+        profile = cora.profile(program, capture, captured_at="inside")
+        tenants.append(Asked(program, profile, Request(3_000_000, None, None, "highs", 10.0)))
+    card = registry.get("agilio-cx", None, ["emem-cache=6285kB", "imem=3000kB"])
+    found = plan_together(tenants, card)
+    (shared,) = found.shared
+    assert shared.capacity == 6_291_456 - 6_285_000 < sum(shared.used)
+    for used, part in zip(shared.used, shared.parts, strict=True):
+        assert part == pytest.approx(shared.capacity * used / sum(shared.used), abs=1)
+    alone = plan(program, tenants[0].profile, card, rate_pps=3e6)
+
+    # More of its look-ups go to the memory behind the cache than where it has the cache for itself.
+    together, apart = (next(r.per_packet for r in p.resources if r.name == "thread-wait")
+                       for p in (found.plans[0], alone))
+    assert together > apart * 1.05
+    for tenant, made, part in zip(tenants, found.plans, shared.parts, strict=True):
+        assert made.card.reserved == ("imem=3000kB", f"emem-cache={6_285_000 + shared.capacity - part}")
+        verify_plan(made, program, tenant.profile, registry.get("agilio-cx", None, made.card.reserved))
+    # Where there is room for all, nothing is reserved.
+    assert plan_together(tenants, registry.get("agilio-cx")).shared == ()
