@@ -140,21 +140,24 @@ def plan(program: Program, profile: Profile, nic: str, *, rate: str | float | No
         return least_regret(best, program, profile, target)
 
 
-def calibrate(path: PathLike | None = None, *, keep: bool = True, progress: Progress | None = None) -> HostCalibration:
+def calibrate(path: PathLike | None = None, *, nic: str = "host", keep: bool = True,
+              progress: Progress | None = None) -> HostCalibration:
     """Measure what packet work costs on this machine (about half a minute).
 
     Args:
         path: where to write the calibration; default: where `plan` finds it. keep: whether to write it.
+        nic: ``"host"``, or a target with figures of its own that can be measured here (``"xdp"``).
 
     Raises:
-        CoraError: no compiler, too little memory, or the file cannot be written.
+        CoraError: nothing of the target can be measured here, a tool or right is missing, too little memory, or the
+            file cannot be written.
     """
     from cora.models.calibration import store
-    from cora.runtime.measuring.host import calibrate as run
+    from cora.models.registry import calibrator
 
-    found = run(progress)
+    found = calibrator(nic)(progress)
     if keep:
-        store(found, None if path is None else Path(path))
+        store(found, None if path is None else Path(path), "" if nic == "host" else nic)
     return found
 
 

@@ -14,11 +14,23 @@ if TYPE_CHECKING:
     from cora.build.tree import SourceTree
     from cora.engine.native import Records
     from cora.engine.results import Options
+    from cora.models.calibration import HostCalibration
 
 DESCRIPTION = "host CPU alone (DPDK-style polling cores), for host-only comparisons"
 
 TOOLS = {"build": ("make", "cc", "pkg-config", "libdpdk", "jansson"), "run": ("net-raw",),
          "host": ("cc", "pkg-config", "libdpdk", "jansson")}
+
+
+# Rounds that `calibrate` tells of: sizes of tables.
+CALIBRATION_STEPS = 10
+
+
+def calibrate(progress: Callable[[int], None] | None = None) -> HostCalibration:
+    """Figures of this machine's cores (cora/models/registry.py, `calibrator`)."""
+    from cora.runtime.measuring import host
+
+    return host.calibrate(progress)
 
 
 def build(request: BuildRequest) -> SourceTree:
@@ -43,4 +55,4 @@ def _execute(request: BuildRequest, batches: Sequence[Records], options: Options
 
 EXECUTORS: dict[str, Callable[[BuildRequest, Sequence[Records], Options, int], Executed]] = {"host": _execute}
 
-__all__ = ["DESCRIPTION", "EXECUTORS", "TOOLS", "build", "launch", "target"]
+__all__ = ["CALIBRATION_STEPS", "DESCRIPTION", "EXECUTORS", "TOOLS", "build", "calibrate", "launch", "target"]

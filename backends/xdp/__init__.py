@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 # Imported at once: the import binds the submodule's name, which the function's must replace for good.
@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from cora.build.request import BuildRequest
     from cora.build.tree import SourceTree
     from cora.engine.split import SplitEngine
+    from cora.models.calibration import HostCalibration
 
 DESCRIPTION = "Linux XDP on this machine: a BPF program in the kernel, the rest in user space behind AF_XDP sockets"
 
-__all__ = ["DESCRIPTION", "ENGINES", "TOOLS", "build", "halves", "launch", "target"]
+__all__ = ["CALIBRATION_STEPS", "DESCRIPTION", "ENGINES", "TOOLS", "build", "calibrate", "halves", "launch", "target"]
 
 TOOLS = {"build": ("make", "cc", "pkg-config", "clang", "libbpf", "jansson"),
          "run": ("bpf", "net-admin", "bpffs", "af-xdp", "bpf-jit"),
@@ -31,6 +32,17 @@ def kernel_engine() -> type[SplitEngine]:
 
 
 ENGINES = {"xdp": kernel_engine}
+
+
+# Steps that `calibrate` tells of: its probes, and one more.
+CALIBRATION_STEPS = 8
+
+
+def calibrate(progress: Callable[[int], None] | None = None) -> HostCalibration:
+    """Figures of packets between the halves on this machine (cora/models/registry.py, `calibrator`)."""
+    from cora.backends.xdp.measuring import figures
+
+    return figures.calibrate(progress)
 
 
 def build(request: BuildRequest) -> SourceTree:

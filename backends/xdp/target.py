@@ -13,7 +13,7 @@ from pathlib import Path
 from cora.analysis.accesses import AccessRates, entry_bytes
 from cora.backends.host.target import CORES, HostPlace, host_model
 from cora.backends.xdp.capabilities import MAX_ENTRIES, block_refusal, lent_refusal, refusal
-from cora.ir.nodes import Block, FragmentState, MapState, MeterState, Program, State
+from cora.ir.nodes import Block, Forward, FragmentState, MapState, MeterState, Program, State
 from cora.ir.parts import PUNT_FIXED, PUNT_LIMIT
 from cora.models.cpu import LAYOUT, WORD_BITS, Cpu
 from cora.models.footprint import lent_bytes, table_bytes
@@ -25,8 +25,8 @@ from cora.models.target import Demand, Lending, Place, Refusal, Resource, Target
 KERNEL, USER = 0, 1
 HOST_PREFIX = "host."
 PORT = "port"
-# Published as a whole, so they are not slowed by the ratio of generated code.
-_MEASURED = ("xdp_rx", "xdp_redirect")
+# An operation of calibration rows: a packet leaves by another interface.
+_FORWARD = "forward"
 # Accesses for which the kernel half takes the lock of an entry.
 _LOCKED = ("touch", "store", "police")
 # Messages for one entry: it is lent, and taken back.
@@ -65,29 +65,28 @@ class XdpTarget(Target):
                 Resource(CORES, cores.rate, cores.unit, "user", scales=True, room=cores.room))
 
     def per_packet(self, place: int) -> Demand:
-        if place == KERNEL:
-            return self.operations(KERNEL, dict.fromkeys(_MEASURED, 1.0))
-        return {CORES: self.model["xsk_rx_ns"]}
+        # What arrives is received in the kernel whatever runs there: `wire`.
+        return {} if place == KERNEL else {CORES: self.model["xsk_rx_ns"]}
 
     def wire(self, mean_frame: float) -> Demand:
-        return {PORT: 8 * (mean_frame + self.model["frame_overhead"])}
+        return {PORT: 8 * (mean_frame + self.model["frame_overhead"]), CORES: self.model["kernel_rx_ns"]}
 
     def operation_names(self, place: int) -> tuple[str, ...]:
         """Operations that a place has."""
-        return self._kernel.operation_names()
+        return self._kernel.operation_names() if place == USER else (*self._kernel.operation_names(), _FORWARD)
 
     def operations(self, place: int, counts: Operations) -> Demand:
         """Price of operations at a place (calibration rows are written in them)."""
         if place == USER:
             return self._user.operations(counts)
-        whole = {name: n for name, n in counts.items() if name in _MEASURED}
-        generated = {name: n for name, n in counts.items() if name not in _MEASURED}
-        return {CORES: self._user.cpu.price(whole) + self._kernel.price(generated)}
+        generated = {name: n for name, n in counts.items() if name != _FORWARD}
+        return {CORES: self._kernel.price(generated) + counts.get(_FORWARD, 0.0) * self.model["kernel_tx_ns"]}
 
     def block(self, program: Program, block: Block, place: int) -> Demand | Refusal:
         if place == USER:
             return self._user.block(block)
-        return block_refusal(program, block) or {CORES: self._kernel.block(block)}
+        sent = self.model["kernel_tx_ns"] if isinstance(block.terminator, Forward) else 0.0
+        return block_refusal(program, block) or {CORES: self._kernel.block(block) + sent}
 
     def access(self, program: Program, state: State, kind: str, place: int, tier: str,
                use: AccessRates) -> Demand | Refusal:
@@ -155,7 +154,8 @@ class XdpTarget(Target):
         if to_place == USER:
             # What does not fit the metadata of a frame cannot travel.
             fits = PUNT_FIXED + live_bytes <= PUNT_LIMIT
-            return {CORES: self.model["punt_ns"] + copied if fits else math.inf}
+            woken = self.model["wake_ns"] / self.model["wake_batch"]
+            return {CORES: self.model["punt_ns"] + woken + copied if fits else math.inf}
         return {CORES: self.model["xsk_tx_ns"] + copied}
 
     def latency(self, place: int) -> float:

@@ -74,8 +74,9 @@ class Check:
 
 @dataclass(frozen=True)
 class HostCalibration:
-    """Everything that was measured. ``made`` is the time in UTC; ``clock_ghz`` follows from the length of a cycle.
+    """Everything that was measured. ``made`` is the time in UTC.
 
+    ``clock_ghz`` follows from the length of a cycle; 0 where it was not measured, since the figures are a target's own.
     ``load``: programs that wanted to run before it began, per core: above about 0.5 the figures are those of a busy
     machine.
     """
@@ -149,18 +150,18 @@ def last_level_cache(folder: Path) -> int:
     return best[1]
 
 
-def stored_path(identity: str) -> Path:
-    """Where the calibration of a machine is kept."""
-    return data_dir() / "calibrations" / f"{identity}.json"
+def stored_path(identity: str, own_of: str = "") -> Path:
+    """Where the calibration of a machine is kept; ``own_of``: of a target's own figures, those beyond the host's."""
+    return data_dir() / "calibrations" / f"{identity}{own_of and f'-{own_of}'}.json"
 
 
-def store(calibration: HostCalibration, path: Path | None = None) -> Path:
-    """Keep a calibration; returns where.
+def store(calibration: HostCalibration, path: Path | None = None, own_of: str = "") -> Path:
+    """Keep a calibration; returns where. ``own_of``: as `stored_path`.
 
     Raises:
         CoraError: `Kind.CANNOT_WRITE`.
     """
-    target = path or stored_path(calibration.machine.identity)
+    target = path or stored_path(calibration.machine.identity, own_of)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         write_text(target, calibration.to_json())
@@ -170,13 +171,13 @@ def store(calibration: HostCalibration, path: Path | None = None) -> Path:
     return target
 
 
-def stored() -> HostCalibration | None:
-    """The calibration kept for this machine, None when there is none.
+def stored(own_of: str = "") -> HostCalibration | None:
+    """The calibration kept for this machine, None when there is none. ``own_of``: as `stored_path`.
 
     Raises:
         CoraError: `Kind.BAD_CALIBRATION`.
     """
-    path = stored_path(machine().identity)
+    path = stored_path(machine().identity, own_of)
     return load(path) if path.is_file() else None
 
 
@@ -208,7 +209,7 @@ def load(path: Path) -> HostCalibration:
 
 
 def _check(calibration: HostCalibration) -> None:
-    if not 0.1 <= calibration.clock_ghz <= 20 or calibration.machine.llc_bytes < 0:
+    if not (calibration.clock_ghz == 0 or 0.1 <= calibration.clock_ghz <= 20) or calibration.machine.llc_bytes < 0:
         raise Garbled("clock_ghz or llc_bytes is out of range")
     for figure in calibration.figures:
         if not (all(math.isfinite(n) for n in (figure.low, figure.value, figure.high))
@@ -225,15 +226,11 @@ def apply(model: Model, calibration: HostCalibration, prefix: str = "") -> Model
     Raises:
         CoraError: `Kind.BAD_CALIBRATION` for a figure the model does not have.
     """
-    told = f"{SOURCE}: {calibration.command} of {calibration.made} on {calibration.machine.cpu}"
-    changed: dict[str, Parameter] = {}
-    for figure in calibration.figures:
-        name = prefix + figure.name
-        if name not in model.parameters:
-            raise fail(Kind.BAD_CALIBRATION, f"the host model has no figure '{figure.name}'",
-                       hint="make the calibration again with this version: `cora calibrate`")
-        changed[name] = replace(model.parameters[name], value=figure.value, low=min(figure.low, figure.value / _SPREAD),
-                                high=max(figure.high, figure.value * _SPREAD), kind="measured", source=told)
+    if not calibration.clock_ghz:
+        raise fail(Kind.BAD_CALIBRATION, f"these are no figures of host cores: `{calibration.command}` made them",
+                   hint="measure the cores with `cora calibrate`")
+    told = _told(calibration)
+    changed = _measured(model, calibration, prefix, "host")
     for name in _BY_CLOCK:
         changed[prefix + name] = _carried(model.parameters[prefix + name], ASSUMED_GHZ / calibration.clock_ghz, 1.0)
     for name in _PUBLISHED:
@@ -248,28 +245,64 @@ def apply(model: Model, calibration: HostCalibration, prefix: str = "") -> Model
     return replace(model, parameters={**model.parameters, **changed}, sources=sources, host=host)
 
 
+def apply_own(model: Model, calibration: HostCalibration) -> Model:
+    """A target's model with measured figures of its own, those beyond the host's.
+
+    Raises:
+        CoraError: `Kind.BAD_CALIBRATION` for a figure the model does not have.
+    """
+    changed = _measured(model, calibration, "", model.name)
+    host = model.host
+    commands = [c for c in (host.command, calibration.command) if c]
+    told = HostModel("measured", calibration.machine.cpu, calibration.made, "` and `".join(commands))
+    sources = {**model.sources, SOURCE: "cora calibrate on this machine (docs/models.md)"}
+    return replace(model, parameters={**model.parameters, **changed}, sources=sources, host=told)
+
+
+def _told(calibration: HostCalibration) -> str:
+    return f"{SOURCE}: {calibration.command} of {calibration.made} on {calibration.machine.cpu}"
+
+
+def _measured(model: Model, calibration: HostCalibration, prefix: str, whose: str) -> dict[str, Parameter]:
+    """Parameters with the measured values; bounds are P10 and P90, at least 3 % apart from the value."""
+    changed: dict[str, Parameter] = {}
+    for figure in calibration.figures:
+        name = prefix + figure.name
+        if name not in model.parameters:
+            raise fail(Kind.BAD_CALIBRATION, f"the {whose} model has no figure '{figure.name}'",
+                       hint=f"make the calibration again with this version: `{calibration.command}`")
+        changed[name] = replace(model.parameters[name], value=figure.value, low=min(figure.low, figure.value / _SPREAD),
+                                high=max(figure.high, figure.value * _SPREAD), kind="measured",
+                                source=_told(calibration))
+    return changed
+
+
 HOST_PREFIX = "host."
 
 
 def with_host_model(model: Model, which: str | None) -> Model:
-    """A target's model with the host figures asked for.
+    """A target's model with the host figures asked for, and its own figures as they are kept for this machine.
 
     Args:
         which: ``published``; ``measured``: those kept for this machine; a file that `store` wrote; None: the measured
-            ones when there are any, else the published ones.
+            ones when there are any, else the published ones. A file of a target's own figures leaves the host's.
 
     Raises:
         CoraError: `Kind.BAD_CALIBRATION` when there is no calibration or it makes no sense.
     """
     if which == "published":
         return model
-    found = stored() if which in (None, "measured") else load(Path(which or ""))
-    if found is None and which is None:
-        return model
-    if found is None:
+    kept = which in (None, "measured")
+    found = stored() if kept else load(Path(which or ""))
+    if found is None and which is not None:
         raise fail(Kind.BAD_CALIBRATION, "this machine was not calibrated", where="--host-model measured",
                    hint="measure it with `cora calibrate`, or plan with `--host-model published`")
-    return apply(model, found, HOST_PREFIX if HOST_PREFIX + "rx_ns" in model.parameters else "")
+    prefix = HOST_PREFIX if HOST_PREFIX + "rx_ns" in model.parameters else ""
+    if found is not None and not kept and prefix and all(f.name in model.parameters for f in found.figures):
+        return apply_own(model, found)
+    made = model if found is None else apply(model, found, prefix)
+    own = stored(model.name) if kept else None
+    return made if own is None else apply_own(made, own)
 
 
 def _cache(calibration: HostCalibration) -> dict[str, float]:

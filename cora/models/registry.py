@@ -6,7 +6,7 @@ imports none of them before one is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from importlib import metadata
@@ -15,6 +15,7 @@ from types import ModuleType
 
 from cora.errors import Kind, fail
 from cora.models import calibration, cards
+from cora.models.calibration import HostCalibration
 from cora.models.parameters import Card, unknown_name
 from cora.models.target import Target
 
@@ -57,6 +58,20 @@ def description(name: str) -> str:
     """The one-line description of a target."""
     text: str = module(name).DESCRIPTION
     return text
+
+
+def calibrator(name: str) -> Callable[[Callable[[int], None] | None], HostCalibration]:
+    """What measures a target's own figures on this machine, told how far it is: ``calibrate`` of its module.
+
+    Raises:
+        CoraError: as `module`; `Kind.BAD_FLAG` where nothing of the target can be measured here.
+    """
+    found: Callable[[Callable[[int], None] | None], HostCalibration] | None = getattr(module(name), "calibrate", None)
+    if found is not None:
+        return found
+    able = [n for n in names() if hasattr(module(n), "calibrate")]
+    raise fail(Kind.BAD_FLAG, f"nothing of {name} can be measured on this machine: its figures are those of the card",
+               where="--nic", hint=f"{' and '.join(able)} can be: `cora calibrate --nic {able[-1]}`")
 
 
 def get(name: str, instance: str | None = None, reserved: Sequence[str] = (),

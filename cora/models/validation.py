@@ -184,8 +184,9 @@ def wire_limit(target: Target, row: CalibrationRow) -> float:
     """What the ports alone let through of a row's frames, in the row's unit; infinite where it is not about frames."""
     if row.unit == "k/s":
         return math.inf
-    rates = {r.name: r.rate for r in target.resources(row.frame)}
-    return _in_unit(target, row, min(rates[name] / n for name, n in target.wire(row.frame).items() if n > 0))
+    ports = {r.name: r.rate for r in target.resources(row.frame) if not r.scales}
+    limits = [ports[name] / n for name, n in target.wire(row.frame).items() if name in ports and n > 0]
+    return _in_unit(target, row, min(limits))
 
 
 def _in_unit(target: Target, row: CalibrationRow, rate: float) -> float:

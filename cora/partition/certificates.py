@@ -53,6 +53,8 @@ class Certificate:
 
     def bound(self, model: Model, limits: Limits) -> float:
         """The goal's least value in this case, in the program's own unit; minus infinity where nothing is proven."""
+        if self.rooms.size != model.room.size:
+            return -math.inf
         total = self.rows
         for price, limit in ((self.load, limits.load), (self.host, limits.host)):
             if price > 0 and limit is None:
