@@ -6,8 +6,8 @@
 Runs the built programs between veth pairs in namespaces of its own (root). The same frames go through three plans of
 the same program: all state in user space, split with few entries lent to the kernel, and as the planner likes it best.
 Their runs take turns. User, system (both of the user half) and softirq (the kernel half) are measured here; the total
-stands beside what the plan predicts with the figures of this machine. Packets arrive in bursts, and the prediction is for
-as many packets per wake-up of the user half as a burst has for it.
+stands beside what the plan predicts with the figures of this machine. Packets arrive in bursts, and the prediction is
+for as many packets per wake-up of the user half as a burst has for it.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def changed(change: Callable[[dict[str, Any]], object]) -> str:
     ("[]", "its format is not 'cora-host-calibration', version 1"),
     (changed(lambda d: d.update(version=2)), "its format is not 'cora-host-calibration', version 1"),
     (changed(lambda d: d.pop("made")), "made"),
-    (changed(lambda d: d.update(clock_ghz=0)), "clock_ghz or llc_bytes is out of range"),
+    (changed(lambda d: d.update(clock_ghz=0.01)), "clock_ghz or llc_bytes is out of range"),
     (changed(lambda d: d["figures"][0].update(low=9.5)), "hash_ns needs 0 <= low <= value <= high"),
     (changed(lambda d: d["figures"][0].update(value="much")), "figures[0].value"),
 ])
