@@ -254,7 +254,7 @@ class Run:
 
     def taken(self, traffic: Traffic) -> Traffic:
         """The traffic as the engine takes it: cut frames filled up where they have to be whole, others left out."""
-        traffic = self._filled(traffic) if self.engine.WHOLE else traffic
+        traffic = self.filled(traffic) if self.engine.WHOLE else traffic
         masks = [self.engine.takes(b) for b in traffic.batches]
         left = sum(int(len(m) - m.sum()) for m in masks)
         if not left:
@@ -263,7 +263,8 @@ class Run:
                              f"{self.engine.TAKEN} can be run here")
         return replace(traffic, batches=[b[m] for b, m in zip(traffic.batches, masks, strict=True)])
 
-    def _filled(self, traffic: Traffic) -> Traffic:
+    def filled(self, traffic: Traffic) -> Traffic:
+        """The traffic with zeros in place of what was cut away from its frames."""
         packets = list(packets_in(traffic))
         cut = sum(len(p.frame) < p.wirelen for p in packets)
         if not cut:

@@ -52,6 +52,7 @@ class Executed:
         events: what became of the packets. ``attributed``: `index` of each is the packet that caused it, and drops and
             waiting packets are among them. Otherwise only what left, in the order in which it left each port.
         statistics: what happened between the places, as far as the programs count it.
+        uncompared: states of which the programs do not tell enough.
     """
 
     events: Sequence[Event]
@@ -59,6 +60,21 @@ class Executed:
     state: StateDump
     attributed: bool
     statistics: Statistics
+    uncompared: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What packets an executor takes; it says so in an attribute ``needs``, where it does not take all.
+
+    Attributes:
+        whole: frames have to be whole; shortest, longest: bytes of a frame; earliest_ns: time of the first packet.
+    """
+
+    whole: bool = False
+    shortest: int = 0
+    longest: int = 1 << 16
+    earliest_ns: int = 0
 
 
 class Executor(Protocol):

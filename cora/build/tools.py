@@ -131,6 +131,7 @@ TOOLS = {t.name: t for t in (
          _library("jansson", "2.10")),
     Tool("libdpdk", "packet input and output of host programs", "22.11",
          "apt-get install --no-install-recommends libdpdk-dev", _library("libdpdk", "22.11")),
+    Tool("iproute2", "makes interfaces", "6.1", "apt-get install iproute2", _program("ip")),
     Tool("bpf", "may load BPF programs", "", _ROOT, _may("CAP_BPF", "CAP_SYS_ADMIN")),
     Tool("net-admin", "may attach programs to interfaces", "", _ROOT, _may("CAP_NET_ADMIN")),
     Tool("net-raw", "may open packet sockets", "", _ROOT, _may("CAP_NET_RAW")),

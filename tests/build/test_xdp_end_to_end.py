@@ -9,10 +9,19 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import cora as api
+from cora.build.request import BuildRequest, request_of
+from cora.cli.verify import with_evidence
+from cora.ir.nodes import Program
+from cora.plan.document import Plan, load_plan, save
+from cora.runtime import execution
+from cora.runtime.running import compiled
 
 ROOT = Path(__file__).resolve().parents[2]
 # The namespaces are those of the backend's own tests.
@@ -39,12 +48,13 @@ def cora(*arguments: str, inside: int | None = None, code: int = 0) -> subproces
 
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A plan of the NAT for the office's traffic, which splits its table."""
+    """A plan of the NAT for the office's traffic, which splits its table; its programs are in the cache."""
     folder = tmp_path_factory.mktemp("plan")
     profile, out = folder / "profile.json", folder / "plan.json"
     cora("profile", NAT, OFFICE, *CAPTURED, "-o", str(profile))
     said = cora("plan", NAT, "--profile", str(profile), "--nic", "xdp", "--rate", "1Mpps", "-o", str(out)).stdout
     assert "split: user/dram, lent to kernel/maps" in said
+    compiled(request_of(load_plan(out), api.load(NAT)))
     return out
 
 
@@ -200,6 +210,57 @@ def test_the_kernels_program_is_verified_and_that_is_written_down(tmp_path: Path
     assert "equal: what leaves" in done.stdout and "office.pcap: 6,630 packets, 1 schedule" in done.stdout
     assert "frames were cut when they were captured" in done.stderr
     assert "the programs on xdp equal to the unsplit program" in cora("show", str(out)).stdout
+
+
+def test_both_halves_are_verified_between_interfaces(plan: Path, tmp_path: Path) -> None:
+    """The office's packets through both halves; the share on the fast path is that which the plan predicts."""
+    out = tmp_path / "verified.json"
+    found = api.verify(load_plan(plan), api.load(NAT), [OFFICE], captured_at="inside", on="veth", seeds=1, packets=300,
+                   time_limit=5)
+    assert found.difference is None and found.on == "veth"
+    office = found.compared[0]
+    (lent,) = (s.lent for s in load_plan(plan).states if s.lent is not None)
+    assert office.packets == 6630 and office.statistics.overtaken == 0
+    assert office.statistics.fast / office.packets == pytest.approx(lent.share, abs=0.001)
+    save(with_evidence(load_plan(plan), found), out)
+    assert "the programs on veth equal to the unsplit program" in cora("show", str(out)).stdout
+
+
+LIMITED = """nf limited {
+  port a: wire | host; port b: wire;
+  config most: u16 = 9;
+  map hosts {
+    entry { src: ipv4, packets: u16 } key by = (src);
+    timeout 60s slack 10s; capacity 1000; full reject;
+  }
+  fragments drop; unparsed drop;
+  on a(p: eth/ipv4) {
+    lookup hosts.by[p.ip.src] {
+      hit e { if e.packets >= most { drop "enough"; } touch e; e.packets = e.packets + 1; forward b; }
+      miss { insert hosts { src: p.ip.src, packets: 1 } { ok e { forward b; } full { drop "full"; } } }
+    }
+  }
+  on b(p: eth) { forward a; }
+}
+"""
+
+
+def test_programs_that_do_something_else_are_found_between_interfaces(tmp_path: Path,
+                                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    """The halves are built with another config value than the program has."""
+    trace = tmp_path / "made.pcap"
+    (tmp_path / "limited.nf").write_text(LIMITED)
+    api.traffic({"packets": "2k", "flows": "50"}, trace)
+    program = api.load(tmp_path / "limited.nf")
+    plan = api.plan(program, api.profile(program, trace), "xdp", cores=1)
+    assert api.verify(plan, program, [trace], on="veth", seeds=1, packets=300).difference is None
+
+    def spoiled(plan: Plan, program: Program) -> BuildRequest:
+        return replace(request_of(plan, program), config={"most": 10})
+
+    monkeypatch.setattr(execution, "request_of", spoiled)
+    found = api.verify(plan, program, [trace], on="veth", seeds=1, packets=0).difference
+    assert found is not None and found.what == "what leaves port 1"
 
 
 def test_a_built_tree_tells_the_line_of_every_statement(plan: Path, tmp_path: Path) -> None:

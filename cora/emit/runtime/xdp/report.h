@@ -15,15 +15,18 @@ static void cora_json_count(json_t *object, const char *name, uint64_t value)
 static void cora_json_counters(struct cora_user *u, const struct cora_counts *kernel, json_t *out)
 {
     const struct cora_core *core = &u->engine->core;
-    json_t *forwarded = json_object(), *dropped = json_object();
+    json_t *forwarded = json_object(), *octets = json_object(), *dropped = json_object();
     cora_json_count(out, "arrived", kernel->arrived.packets);
     cora_json_count(out, "arrived_octets", kernel->arrived.octets);
-    for (uint32_t i = 0; i < CORA_PORTS; i++)
+    for (uint32_t i = 0; i < CORA_PORTS; i++) {
         cora_json_count(forwarded, cora_port_names[i], kernel->forwarded[i].packets + core->forwarded[i].packets);
+        cora_json_count(octets, cora_port_names[i], kernel->forwarded[i].octets + core->forwarded[i].octets);
+    }
     for (uint32_t i = 0; i < CORA_REASONS; i++)
         if (kernel->dropped[i] + core->dropped[i])
             cora_json_count(dropped, cora_reason_names[i], kernel->dropped[i] + core->dropped[i]);
     json_object_set_new(out, "forwarded", forwarded);
+    json_object_set_new(out, "forwarded_octets", octets);
     json_object_set_new(out, "dropped", dropped);
     cora_json_count(out, "held", core->held);
     cora_json_count(out, "errors_sent", core->errors_sent);
