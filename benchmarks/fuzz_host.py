@@ -18,10 +18,10 @@ from collections import Counter
 from fuzz_splits import options_of, packets_of
 
 from cora.backends.host.execute import CoreCounts
+from cora.backends.host.random_runs import run_host
 from cora.errors import CoraError, Kind
 from cora.testing import difference, exercising_packets, generate, run_reference
 from cora.testing.compare import Outcome
-from cora.testing.hosts import run_host
 from cora.testing.splits import by_packet
 
 
