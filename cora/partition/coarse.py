@@ -92,10 +92,10 @@ def forced(problem: Problem) -> list[int]:
     for group in problem.together:
         for unit, other in zip(group.units, group.units[1:] + group.units[:1], strict=True):
             after[unit].append(other)
-    return _numbered(_strongly_connected(after))
+    return _numbered(strongly_connected(after))
 
 
-def _strongly_connected(after: Sequence[Sequence[int]]) -> dict[int, int]:
+def strongly_connected(after: Sequence[Sequence[int]]) -> dict[int, int]:
     """Per node the least node of its strongly connected component (Tarjan's algorithm, without recursion)."""
     order, low, leader = [-1] * len(after), [0] * len(after), {}
     stack: list[int] = []

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from cora.partition.coarse import strongly_connected
 from cora.partition.frames import Grouping
 from cora.partition.instance import Instance
 from cora.partition.problem import (
@@ -135,13 +136,9 @@ class _Grouping:
                 self.merge(into, i)
 
     def join_cycles(self) -> None:
-        import networkx as nx
-
         _, after = self.adjacency()
-        graph = nx.DiGraph((source, target) for source, targets in after.items() for target in targets)
-        for cycle in nx.strongly_connected_components(graph):
-            first, *rest = sorted(cycle)
-            for unit in rest:
+        for unit, first in strongly_connected([sorted(after.get(u, ())) for u in range(len(self.nodes))]).items():
+            if unit != first:
                 self.merge(first, unit)
 
     def contract_runs(self) -> None:
