@@ -8,6 +8,7 @@ import json
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -125,18 +126,21 @@ def test_entries_lent_to_the_kernel_outlive_the_user_half(lab: Lab) -> None:
 
 
 def test_no_packet_overtakes_another_one_of_its_flow(lab: Lab) -> None:
-    """Entries are lent and taken back while bursts are on their way through both halves."""
-    half = started(lab, lending_all(example("nat.ref"), entries=4))
+    """Entries are lent while packets of their flow wait for a user half that stands still again and again."""
+    half = started(lab, lending_all(example("nat.ref")))
     server = lab.start(lab.server, sys.executable, PEER, "order", SERVER, "5353")
     lab.listening(lab.server, 5353, "udp")
-    sent = int(lab.within(lab.client, sys.executable, PEER, "stream", SERVER, "5353", "8", "3000").stdout)
+    stream = lab.start(lab.client, sys.executable, PEER, "stream", SERVER, "5353", "80", "200")
+    while stream.process.poll() is None:
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            half.started.process.send_signal(number)
+            time.sleep(0.002)
     assert server.process.wait(30) == 0
     flows = json.loads(server.out.read_text())
     totals = half.stop()
-    assert len(flows) == 8 and [late for _, late in flows] == [0] * 8
-    assert sum(came for came, _ in flows) == 8 * sent - lost_between(totals)
-    assert totals["lending"]["fast"] > 1000 and totals["halves"]["punted"] > 1000
-    assert totals["lending"]["evicted"] + totals["lending"]["refused"] > 0
+    assert len(flows) == 80 and [late for _, late in flows] == [0] * 80
+    assert sum(came for came, _ in flows) == 80 * 200 - lost_between(totals)
+    assert totals["lending"]["fast"] > 1000 and totals["lending"]["waited"] > 50
 
 
 def lost_between(totals: dict[str, Any]) -> int:

@@ -5,7 +5,7 @@ client ADDRESS PORT COUNT SIZE: sends datagrams one by one, waits for each answe
 sink ADDRESS PORT: takes TCP connections one by one, and answers each with its bytes in reverse once all have come.
 pour ADDRESS PORT SIZE: sends so many bytes to a sink, and ends well when the answer is right.
 order ADDRESS PORT: takes numbered datagrams of any flows; prints per flow how many came and how many came too late.
-stream ADDRESS PORT FLOWS COUNT: sends numbered datagrams of several flows in turn, in bursts; prints how many each.
+stream ADDRESS PORT FLOWS COUNT: sends so many numbered datagrams of each of several flows.
 quote ADDRESS PORT: sends a datagram and prints what the ICMP error about it quotes, as hexadecimal digits.
 """
 
@@ -86,18 +86,16 @@ def order(address: str, port: int) -> None:
 
 
 def stream(address: str, port: int, flows: int, count: int) -> None:
-    """Bursts grow from one datagram to many: some find an empty queue to user space, some a long one."""
-    ends = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(flows)]
-    sent = 0
-    while sent < count:
-        for _ in range(1 + sent % 97):
+    """Four flows at a time begin all at once, then go on with a pause after each datagram, and others follow them."""
+    for _ in range(flows // 4):
+        ends = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(4)]
+        for number in range(count):
             for end in ends:
-                end.sendto(sent.to_bytes(4, "big") + bytes(60), (address, port))
-            sent += 1
-        time.sleep(0.001)
-    print(sent)
-    for end in ends:
-        end.close()
+                end.sendto(number.to_bytes(4, "big") + bytes(60), (address, port))
+            if number > count // 2:
+                time.sleep(0.0001)
+        for end in ends:
+            end.close()
 
 
 def quote(address: str, port: int) -> None:
