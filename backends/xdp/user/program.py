@@ -107,7 +107,8 @@ def _config(program: Program, config: Mapping[str, int]) -> Lines:
 def _states(split: Split, host: PartProgram) -> Lines:
     part = split.parts[-1]
     rows = [f"    {{{_text(s.name)}, {_text(_kind(s))}, {_text(_role(split, s.name))}, {_capacity(s)}u, "
-            f"{_numbered(part, s.name)}, {_numbered(split.parts[0], s.name)}, {_lending(split, s.name)}, {_row(s)}u}},"
+            f"{_numbered(part, s.name)}, {_numbered(split.parts[0], s.name)}, {_lending(split, s.name)}, {_row(s)}u, "
+            f"{_drawn(split.program, s)}}},"
             for s in split.program.states]
     cases = [f"    case {i}: return {count};" for i, s in enumerate(part.program.states)
              if (count := _count(host, s)) is not None]
@@ -118,8 +119,9 @@ def _states(split: Split, host: PartProgram) -> Lines:
         f"#define CORA_ALL_STATES {len(split.program.states)}",
         "static const struct cora_state {", "    const char *name, *kind, *role;", "    uint32_t capacity;",
         "    int32_t here, kernel, lending;", "    uint32_t row; /* bytes of one entry in a dump */",
+        "    uint64_t pools; /* a bit for each state of these that it draws values from */",
         "} cora_states[] = {",
-        *rows, "    {NULL, NULL, NULL, 0, -1, -1, -1, 0},", "};", "",
+        *rows, "    {NULL, NULL, NULL, 0, -1, -1, -1, 0, 0},", "};", "",
         "/* Entries of a table, values in use of a pool. */",
         "static uint64_t cora_program_entries(const struct cora_engine *E, uint32_t state)", "{", "    (void)E;",
         "    switch (state) {", *cases, "    default: return 0;", "    }", "}", "",
@@ -166,6 +168,11 @@ def _role(split: Split, name: str) -> str:
 
 def _numbered(part: Part, name: str) -> int:
     return next((i for i, s in enumerate(part.program.states) if s.name == name), -1)
+
+
+def _drawn(program: Program, state: State) -> str:
+    names = {a.pool for a in state.allocs} if isinstance(state, MapState) else set()
+    return f"{sum(1 << i for i, s in enumerate(program.states) if s.name in names):#x}"
 
 
 def _lending(split: Split, name: str) -> int:

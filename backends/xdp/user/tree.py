@@ -118,4 +118,5 @@ as held fragments. `halves` is what got lost between and around the halves, and 
 | `stray` | the header before a packet cannot be of this program | one plan for both halves |
 | `no user half` | the kernel half had nobody to hand packets on to | start this program |
 | `abandoned` | a killed user half had not served them | |
+| `paused` | came while whole states of the kernel half were replaced (`cora state load`), and are not in `arrived` | |
 """).substitute(name=program.name, stem=stem, ports=ports)

@@ -294,6 +294,41 @@ def refused(control: Control, do: str, **more: Any) -> str:
     return caught.value.diagnostics[0].message.partition(":")[0]
 
 
+def test_states_of_the_kernel_half_are_replaced(lab: Lab) -> None:
+    """A translation is moved to a run that never saw its flow, and serves the flow's answers there."""
+    split = whole(example("nat.ref"))
+    first = started(lab, split)
+    serve_udp(lab, 5353)
+    client = lab.start(lab.client, sys.executable, "-c", STEADY, SERVER, "5353")
+    wait_for(lambda: client.out.read_text().count("\n") > 5, "a flow")
+    conns, pool = (ask(first, "dump", state=s)["rows"] for s in ("conns", "ports"))
+    assert len(entries(split, "conns", {"rows": conns})) == 1
+    first.stop()
+    second = started(lab, split)
+    with Control(second.socket) as control:
+        control.ask("begin")
+        control.ask("load", state="conns", rows=conns)
+        assert refused(control, "commit") == "nothing was loaded"  # without its pool
+        control.ask("begin")
+        control.ask("load", state="conns", rows=base64.b64encode(base64.b64decode(conns) * 2).decode())
+        control.ask("load", state="ports", rows=pool)
+        assert refused(control, "commit") == "nothing was loaded"  # a key twice
+        control.ask("begin")
+        control.ask("load", state="conns", rows=conns)
+        control.ask("load", state="ports", rows=pool)
+        control.ask("commit")
+        assert control.ask("dump", state="ports")["rows"] == pool
+    found, = entries(split, "conns", ask(second, "dump", state="conns"))
+    was, = entries(split, "conns", {"rows": conns})
+    assert {n: v for n, v in found.items() if n != "#last"} == {n: v for n, v in was.items() if n != "#last"}
+    so_far = client.out.read_text().count("\n")
+    wait_for(lambda: client.out.read_text().count("\n") > so_far + 5, "the flow in the second run")
+    client.process.kill()
+    totals = second.stop()
+    assert totals["arrived"] == sum(totals["forwarded"].values()) + sum(totals["dropped"].values())
+    assert totals["tables"]["conns"]["entries"] == 1
+
+
 def test_broken_requests_are_answered(lab: Lab) -> None:
     half = started(lab, all_in_user_space(example("nat")))
     with socket.socket(socket.AF_UNIX) as end:

@@ -37,6 +37,7 @@ struct cora_kernel {
     struct cora_shared *shared;
     struct cora_rows *rows; /* where whole states are handed over */
     int told, sweep, dump, load, counts, xsks;
+    int paused, stand_in;     /* 0: not needed yet */
     char pins[CORA_PIN_ROOM]; /* folder of the maps and links */
     bool resumed;             /* the maps were there: another user half was killed */
     uint32_t queues;          /* receive queues of each port */
@@ -287,6 +288,60 @@ static void cora_kernel_detach(struct cora_kernel *k)
     }
 }
 
+/* --- pausing --- */
+
+/* Takes the place of `cora_xdp` while whole states of the kernel half are replaced: counts packets in its map, drops them.
+ * Built here, so that the kernel half has nothing in the way of its packets for it. */
+static void cora_kernel_stand_in(struct cora_kernel *k)
+{
+    enum { LOOK_UP = 1, DROP = 1 };
+    k->paused = bpf_map_create(BPF_MAP_TYPE_ARRAY, "cora_paused", 4, 8, 1, NULL);
+    struct bpf_insn code[] = {
+        {.code = BPF_ST | BPF_MEM | BPF_W, .dst_reg = BPF_REG_10, .off = -4, .imm = 0},
+        {.code = BPF_ALU64 | BPF_MOV | BPF_X, .dst_reg = BPF_REG_2, .src_reg = BPF_REG_10},
+        {.code = BPF_ALU64 | BPF_ADD | BPF_K, .dst_reg = BPF_REG_2, .imm = -4},
+        {.code = BPF_LD | BPF_DW | BPF_IMM, .dst_reg = BPF_REG_1, .src_reg = BPF_PSEUDO_MAP_FD, .imm = k->paused},
+        {0},
+        {.code = BPF_JMP | BPF_CALL, .imm = LOOK_UP},
+        {.code = BPF_JMP | BPF_JEQ | BPF_K, .dst_reg = BPF_REG_0, .off = 2, .imm = 0},
+        {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_1, .imm = 1},
+        {.code = BPF_STX | BPF_ATOMIC | BPF_DW, .dst_reg = BPF_REG_0, .src_reg = BPF_REG_1, .imm = BPF_ADD},
+        {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = DROP},
+        {.code = BPF_JMP | BPF_EXIT},
+    };
+    struct bpf_prog_load_opts options = {.sz = sizeof options, .expected_attach_type = BPF_XDP};
+    k->stand_in = bpf_prog_load(BPF_PROG_TYPE_XDP, "cora_stand_in", "GPL", code, sizeof code / sizeof *code, &options);
+}
+
+static bool cora_kernel_relay(struct cora_kernel *k, int program)
+{
+    struct timespec grace = {.tv_nsec = 10000000};
+    for (uint32_t i = 0; i < CORA_PORTS; i++)
+        if (bpf_link_update(bpf_link__fd(k->ports[i].link), program, NULL) != 0)
+            return false;
+    nanosleep(&grace, NULL); /* programs that were running end */
+    return true;
+}
+
+/* From now on no packet uses the kernel half; false: it goes on. */
+static bool cora_kernel_pause(struct cora_kernel *k)
+{
+    if (!k->stand_in)
+        cora_kernel_stand_in(k);
+    return k->stand_in > 0 && cora_kernel_relay(k, k->stand_in);
+}
+
+/* Packets go through the kernel half again; returns how many were dropped meanwhile. */
+static uint64_t cora_kernel_resume(struct cora_kernel *k)
+{
+    uint64_t dropped = 0, none = 0;
+    uint32_t zero = 0;
+    cora_kernel_relay(k, cora_kernel_program(k, "cora_xdp"));
+    bpf_map_lookup_elem(k->paused, &zero, &dropped);
+    bpf_map_update_elem(k->paused, &zero, &none, 0);
+    return dropped;
+}
+
 /* --- talking --- */
 
 CORA_COLD void cora_kernel_silent(const struct cora_kernel *k)
@@ -312,10 +367,10 @@ static bool cora_kernel_tell(struct cora_kernel *k, const struct cora_message *m
     return call.answered;
 }
 
-/* Removes what is due in the kernel; returns how many entries. */
-static uint64_t cora_kernel_sweep(struct cora_kernel *k)
+/* Removes what is due at a time (0: now) in the kernel; returns how many entries. */
+static uint64_t cora_kernel_sweep(struct cora_kernel *k, uint64_t now)
 {
-    struct cora_sweep_call call = {0};
+    struct cora_sweep_call call = {.now = now};
     cora_kernel_call(k->sweep, &call, sizeof call, "cora_sweep");
     return call.removed;
 }

@@ -21,6 +21,7 @@ struct cora_ledger {
     char plan[CORA_DIGEST_ROOM]; /* of which plan the pins are */
     uint64_t starts;             /* user halves that have used these pins */
     uint64_t abandoned;          /* packets handed on to a user half that was killed before it served them */
+    uint64_t paused;             /* packets dropped while states of the kernel half were replaced */
     struct cora_port_counts ports[CORA_PORTS];
     uint64_t totals[CORA_SUMMARY_WORDS]; /* cora_summary of the user half */
     uint64_t statistics[CORA_STATISTICS];

@@ -61,6 +61,7 @@ static json_t *cora_json_halves(struct cora_user *u, const struct cora_counts *k
         json_object_set_new(user, cora_port_names[i], cora_json_port(&u->counts[i]));
     cora_json_count(out, "punted", punted);
     cora_json_count(out, "abandoned", u->ledger->abandoned);
+    cora_json_count(out, "paused", u->ledger->paused);
     cora_json_count(out, "notices_lost", kernel->notices_lost);
     json_object_set_new(out, "kernel_faults", kernel_faults);
     json_object_set_new(out, "user_ports", user);

@@ -24,6 +24,7 @@ struct cora_transaction {
     struct cora_staged staged[CORA_STAGED_MOST];
     uint32_t count;
     const struct cora_state *misfit; /* the state whose rows did not fit */
+    bool unpaused;                   /* the kernel half could not be paused */
 };
 
 static struct cora_transaction cora_transaction;
@@ -175,9 +176,9 @@ static json_t *cora_on_load(uint64_t client, const json_t *request)
         return cora_refuse_outside();
     if (!s)
         return cora_refuse_state(request);
-    if (s->here < 0 || !s->row)
-        return cora_control_refuse("the state cannot be loaded", "it is in the kernel half, is a tracker, or never changes",
-                                   "load states that are in user space; start with --fresh for an empty kernel half");
+    if ((s->here < 0 && s->kernel < 0) || !s->row || (s->here < 0 && !strcmp(s->kind, "counter")))
+        return cora_control_refuse("the state cannot be loaded", "it is a tracker, counts in the kernel half, or never "
+                                   "changes", "load maps, meters and pools, and counters of user space");
     struct cora_staged staged = {.state = s};
     staged.rows = cora_control_decode(json_object_get(request, "rows"), &staged.size);
     if (!staged.rows || staged.size % s->row || t->count == CORA_STAGED_MOST) {
@@ -189,10 +190,102 @@ static json_t *cora_on_load(uint64_t client, const json_t *request)
     return json_pack("{sI}", "rows", (json_int_t)(staged.size / s->row));
 }
 
-static bool cora_load_one(struct cora_engine *E, const struct cora_staged *s)
+/* The rows that are staged for a state last, or NULL. */
+static const struct cora_staged *cora_staged_for(const struct cora_transaction *t, const struct cora_state *s)
+{
+    for (uint32_t i = t->count; i-- > 0;)
+        if (t->staged[i].state == s)
+            return &t->staged[i];
+    return NULL;
+}
+
+static bool cora_load_here(struct cora_engine *E, const struct cora_staged *s)
 {
     cora_program_renew(E, (uint32_t)s->state->here);
     return cora_program_load(E, (uint32_t)s->state->here, s->rows, s->size);
+}
+
+/* --- states that only the kernel half has --- */
+
+static bool cora_is_kernels(const struct cora_state *s)
+{
+    return s->here < 0 && s->kernel >= 0 && (!strcmp(s->kind, "map") || !strcmp(s->kind, "meter") ||
+                                             !strcmp(s->kind, "pool"));
+}
+
+/* Hands rows to an empty state of the kernel half; false: they do not fit. */
+static bool cora_load_kernel(struct cora_kernel *k, const struct cora_staged *s)
+{
+    size_t most = CORA_ROWS_ROOM / s->state->row, rows = s->size / s->state->row;
+    for (size_t at = 0; at < rows; at += most) {
+        uint32_t count = (uint32_t)(rows - at < most ? rows - at : most);
+        struct cora_rows_call call = {.state = (uint32_t)s->state->kernel, .count = count};
+        memcpy(k->rows->bytes, s->rows + at * s->state->row, (size_t)count * s->state->row);
+        cora_kernel_call(k->load, &call, sizeof call, "cora_load");
+        if (call.next != count)
+            return false;
+    }
+    return true;
+}
+
+/* Empties the kernel half's tables and fills them: maps and meters first, then pools, whose values they hold. Returns the
+ * state that did not fit, or NULL. */
+static const struct cora_state *cora_refill_kernel(struct cora_kernel *k, const struct cora_staged *rows)
+{
+    cora_kernel_sweep(k, CORA_NEVER - 1);
+    for (int pools = false; pools <= true; pools++)
+        for (uint32_t i = 0; i < CORA_ALL_STATES; i++) {
+            const struct cora_state *s = rows[i].state;
+            bool is_pool = s && !strcmp(s->kind, "pool");
+            if (!s || is_pool != pools)
+                continue;
+            bool emptied = is_pool || cora_kernel_entries(k, (uint32_t)s->kernel) == 0;
+            if (!emptied || !cora_load_kernel(k, &rows[i]))
+                return s;
+        }
+    return NULL;
+}
+
+/* Replaces staged states of the kernel half; all others of it stay. Packets that come meanwhile are dropped and counted. */
+static const struct cora_state *cora_commit_kernel(struct cora_user *u, struct cora_transaction *t)
+{
+    struct cora_dump before[CORA_ALL_STATES + 1] = {{0}};
+    struct cora_staged old[CORA_ALL_STATES + 1] = {{0}}, new[CORA_ALL_STATES + 1] = {{0}};
+    t->unpaused = !cora_kernel_pause(&u->kernel);
+    if (t->unpaused)
+        return t->staged[0].state;
+    for (uint32_t i = 0; i < CORA_ALL_STATES; i++) {
+        if (!cora_is_kernels(&cora_states[i]))
+            continue;
+        const struct cora_staged *staged = cora_staged_for(t, &cora_states[i]);
+        before[i].state = &cora_states[i];
+        cora_dump_kernel(&before[i]);
+        old[i] = (struct cora_staged){&cora_states[i], before[i].rows, before[i].size};
+        new[i] = staged ? *staged : old[i];
+    }
+    const struct cora_state *misfit = cora_refill_kernel(&u->kernel, new);
+    if (misfit)
+        cora_refill_kernel(&u->kernel, old);
+    u->ledger->paused += cora_kernel_resume(&u->kernel);
+    for (uint32_t i = 0; i < CORA_ALL_STATES; i++)
+        free(before[i].rows);
+    return misfit;
+}
+
+/* Rows of the staged states as they are now, to go back to. */
+static bool cora_keep_before(struct cora_engine *E, const struct cora_transaction *t, struct cora_staged *before)
+{
+    for (uint32_t i = 0; i < t->count; i++) {
+        const struct cora_state *s = t->staged[i].state;
+        if (s->here < 0)
+            continue;
+        before[i] = (struct cora_staged){.state = s, .size = cora_program_size(E, (uint32_t)s->here)};
+        before[i].rows = malloc(before[i].size + 1);
+        if (!before[i].rows)
+            return false;
+        cora_program_dump(E, (uint32_t)s->here, before[i].rows);
+    }
+    return true;
 }
 
 /* All staged rows take the place of what was there, or nothing does. */
@@ -201,27 +294,36 @@ static void cora_commit_now(void *argument)
     struct cora_transaction *t = argument;
     struct cora_engine *E = cora_user.engine;
     struct cora_staged before[CORA_STAGED_MOST] = {{0}};
+    bool kernels = false;
     cora_place_recall(E);
-    for (uint32_t i = 0; i < t->count; i++) {
-        struct cora_staged *b = &before[i];
-        *b = (struct cora_staged){.state = t->staged[i].state};
-        b->size = cora_program_size(E, (uint32_t)b->state->here);
-        b->rows = malloc(b->size + 1);
-        if (b->rows)
-            cora_program_dump(E, (uint32_t)b->state->here, b->rows);
-        else
-            t->misfit = b->state;
-    }
+    if (!cora_keep_before(E, t, before))
+        t->misfit = t->staged[0].state;
     uint32_t loaded = 0;
-    for (; loaded < t->count && !t->misfit; loaded++)
-        if (!cora_load_one(E, &t->staged[loaded]))
+    for (; loaded < t->count && !t->misfit; loaded++) {
+        kernels |= t->staged[loaded].state->here < 0;
+        if (t->staged[loaded].state->here >= 0 && !cora_load_here(E, &t->staged[loaded]))
             t->misfit = t->staged[loaded].state;
+    }
+    if (kernels && !t->misfit)
+        t->misfit = cora_commit_kernel(&cora_user, t);
     while (t->misfit && loaded-- > 0)
-        cora_load_one(E, &before[loaded]);
+        if (before[loaded].rows)
+            cora_load_here(E, &before[loaded]);
     cora_program_remark(E);
     E->core.next_due = cora_program_due(E);
     for (uint32_t i = 0; i < t->count; i++)
         free(before[i].rows);
+}
+
+/* A map of the kernel half whose pools are not loaded with it, or NULL. */
+static const struct cora_state *cora_without_pools(const struct cora_transaction *t)
+{
+    for (uint32_t i = 0; i < t->count; i++)
+        for (uint32_t pool = 0; pool < CORA_ALL_STATES && pool < 64; pool++)
+            if (t->staged[i].state->here < 0 && t->staged[i].state->pools >> pool & 1 &&
+                !cora_staged_for(t, &cora_states[pool]))
+                return t->staged[i].state;
+    return NULL;
 }
 
 static json_t *cora_on_commit(uint64_t client)
@@ -230,13 +332,24 @@ static json_t *cora_on_commit(uint64_t client)
     char why[200];
     if (t->client != client)
         return cora_refuse_outside();
-    if (!cora_control_call(&cora_user.control, 0, cora_commit_now, t))
+    const struct cora_state *alone = cora_without_pools(t);
+    if (!alone && !cora_control_call(&cora_user.control, 0, cora_commit_now, t))
         return NULL;
     const struct cora_state *misfit = t->misfit;
+    bool unpaused = t->unpaused;
     cora_transaction_close(t);
+    if (unpaused)
+        return cora_control_refuse("nothing was loaded", "the kernel half cannot be paused: another program took its "
+                                   "place on an interface", "end the run and start it again");
+    if (alone) {
+        snprintf(why, sizeof why, "'%s' is in the kernel half and holds values of a pool that is not loaded with it",
+                 alone->name);
+        return cora_control_refuse("nothing was loaded", why, "load the map and its pools in one transaction");
+    }
     if (!misfit)
         return json_pack("{si}", "epoch", CORA_EPOCH);
-    snprintf(why, sizeof why, "rows of '%s' do not fit it: too many, twice the same key, or of another program", misfit->name);
+    snprintf(why, sizeof why, "rows of '%s' do not fit it: too many, twice the same key, or of another program%s",
+             misfit->name, misfit->here < 0 ? "; or its entries never expire, and it is not empty" : "");
     return cora_control_refuse("nothing was loaded", why, "load rows that were dumped from this program");
 }
 

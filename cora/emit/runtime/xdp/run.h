@@ -152,7 +152,7 @@ static void cora_user_tick(struct cora_user *u, uint64_t wall)
     cora_user_expire(u);
     cora_user_account(u);
     if (CORA_SWEEP_EVERY && wall >= next_sweep) {
-        cora_kernel_sweep(&u->kernel);
+        cora_kernel_sweep(&u->kernel, 0);
         next_sweep = wall + CORA_SWEEP_EVERY;
     }
     if (wall >= next_watch) {
