@@ -73,12 +73,21 @@ def _has_live_xdp() -> bool:
     return False
 
 
+@lru_cache(maxsize=1)
+def _has_dpdk() -> bool:
+    if not shutil.which("gcc") or not shutil.which("pkg-config"):
+        return False
+    command = ["pkg-config", "--exists", "libdpdk >= 22.11", "jansson"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
 CAPABILITIES: dict[str, tuple[Callable[[], bool], str]] = {
     "gcc": (lambda: shutil.which("gcc") is not None, "no gcc on this machine"),
     "sanitizers": (_has_sanitizers, "gcc here cannot link the address and undefined-behaviour sanitizers"),
     "traces": (lambda: (TRACES / "MANIFEST.tsv").is_file(), f"the public captures are not at {TRACES}"),
     "chromium": (lambda: shutil.which("chromium") is not None, "no chromium on this machine"),
     "xdp-libraries": (_has_xdp_libraries, "pkg-config finds no libbpf 1.0 and jansson here"),
+    "dpdk": (_has_dpdk, "pkg-config finds no libdpdk 22.11 and jansson here"),
     "bpf": (_has_bpf, "BPF programs cannot be built and loaded here (needs root, clang and libbpf-dev)"),
     "live-xdp": (_has_live_xdp, "no XDP between namespaces here (needs root, AF_XDP, ethtool, ping, curl, iperf3)"),
     "netns": (_has_netns, "network namespaces cannot be made here (needs root and iproute2)"),

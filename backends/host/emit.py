@@ -47,6 +47,7 @@ def program_text(program: Program, config: Mapping[str, int], plan: str, stem: s
         "#define CORA_SHARDS", "#define CORA_LIVE", f"#define CORA_NAME {text_literal(stem)}",
         f"#define CORA_PLAN {text_literal(plan)}",
         f"#define CORA_KEEPS_ORIGINAL {int(keeps_original(program))}",
+        f"#define CORA_POOLS {sum(isinstance(s, nodes.PoolState) for s in program.states)}",
         f"#define CORA_ONE_CORE {text_literal(host.one_core)}", "", "#include <rte_ethdev.h>", ""]
     after = [*names_of(program), *config_row_of(program, config), *states_of(program, host.dialect), *_rss(host),
              '#include "dpdk/run.h"']

@@ -35,7 +35,7 @@ from cora.ir.nodes import Program, reasons_of
 BUILD_TOOLS = ("cc", "pkg-config", "libdpdk", "jansson")
 # Cores of the program, by seed: one, and those that divide state.
 _MOST_CORES = 3
-_SECONDS = 600.0
+_SECONDS = 120.0
 _LEAST_FRAME, _MOST_FRAME = 2048, 60000
 # struct cora_worker_counts of dpdk/worker.h.
 _COUNTS = ("received", "received_octets", "handed_over", "alone", "unsent", "no_buffer", "too_long",

@@ -54,17 +54,28 @@ static bool cora_records_next(struct cora_worker *w, uint32_t i)
     return true;
 }
 
+/* Before a packet of a program with pools begins: no entry at any core is due that still has its value, so the values
+ * that are given do not depend on when each core looks at the clock. */
+static void cora_records_settle(struct cora_worker *w)
+{
+    for (uint32_t i = 0; i < cora_host.workers; i++)
+        while (__atomic_load_n(&cora_host.worker[i].engine->core.next_due, __ATOMIC_ACQUIRE) < cora_host.virtual_now)
+            cora_worker_serve(w);
+}
+
 /* The next packets of the file; returns how many. */
 static uint32_t cora_records_receive(struct cora_worker *w)
 {
     uint32_t n = 0, most = cora_by_records.lockstep ? 1 : CORA_BURST;
     while (n < most && cora_records_next(w, n))
         n++;
+    if (cora_by_records.lockstep && CORA_POOLS)
+        cora_records_settle(w);
     cora_worker_run(w, n, cora_by_records.index);
     cora_by_records.index += n;
     w->counts.received += n;
     while (cora_by_records.lockstep && __atomic_load_n(&cora_host.in_flight, __ATOMIC_ACQUIRE))
-        sched_yield();
+        cora_worker_serve(w);
     return n;
 }
 

@@ -245,8 +245,17 @@ static inline uint32_t cora_worker_incoming(struct cora_worker *w)
     return n;
 }
 
-/* Puts all that waits for another worker into its ring. A worker that waits for room serves its own rings meanwhile, so
- * two full rings do not wait for each other. */
+/* What a worker does while it waits for others between two packets: they may wait for room in its rings, or for what is
+ * due here to be removed (cora_shard_settle). */
+static inline void cora_worker_serve(struct cora_worker *w)
+{
+    if (!cora_worker_incoming(w)) {
+        cora_worker_expire(w->engine, cora_host_clock());
+        cora_worker_wait();
+    }
+}
+
+/* Puts all that waits for another worker into its ring. */
 static void cora_worker_hand_on(struct cora_worker *w, uint32_t to)
 {
     struct cora_handed *h = &w->handed[to];
@@ -255,7 +264,7 @@ static void cora_worker_hand_on(struct cora_worker *w, uint32_t to)
     memcpy(items, h->waiting, count * sizeof *items);
     h->count = 0;
     while ((done += rte_ring_sp_enqueue_burst(h->ring, items + done, count - done, NULL)) < count)
-        cora_worker_incoming(w);
+        cora_worker_serve(w);
 }
 
 static inline void cora_worker_hand_on_all(struct cora_worker *w)
@@ -292,7 +301,7 @@ static void cora_worker_halt(struct cora_worker *w)
     struct cora_host *h = &cora_host;
     cora_worker_hand_on_all(w);
     while (!rte_spinlock_trylock(&h->alone))
-        cora_worker_incoming(w);
+        cora_worker_serve(w);
     __atomic_store_n(&cora_shards.halt, true, __ATOMIC_RELEASE);
     __atomic_store_n(&h->standing, 0, __ATOMIC_RELEASE);
     for (uint32_t i = 0; i < h->workers; i++)
@@ -419,9 +428,13 @@ static void cora_worker_finish(struct cora_worker *w)
     cora_worker_hand_on_all(w);
     __atomic_fetch_add(&h->quiet, 1, __ATOMIC_ACQ_REL);
     while (__atomic_load_n(&h->quiet, __ATOMIC_ACQUIRE) < h->workers)
-        cora_worker_incoming(w);
+        cora_worker_serve(w);
     while (cora_worker_incoming(w))
         ;
+    /* Others may still have something to do that hangs on this one. */
+    __atomic_fetch_add(&h->quiet, 1, __ATOMIC_ACQ_REL);
+    while (__atomic_load_n(&h->quiet, __ATOMIC_ACQUIRE) < 2 * h->workers)
+        cora_worker_serve(w);
     cora_worker_flush_all(w);
 }
 
