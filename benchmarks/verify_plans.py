@@ -34,6 +34,8 @@ FORMS: dict[str, dict[str, Any]] = {
     "memory=64KB": {"cores": 2, "max_nic_memory": "64KB"},
     "pin=host": {"cores": 4, "pin": "host"},
     "pin=near": {"cores": 4, "pin": "near"},
+    # The state that packets use first is at the host, all others as near as they can be: packets may come back.
+    "pin=crossed": {"cores": 4, "pin": "crossed"},
 }
 
 
@@ -77,15 +79,28 @@ def cases(folder: Path, capture: Path) -> Iterator[Case]:
 
 
 def request(case: Case) -> dict[str, Any]:
-    """The planner's arguments; a pin is of the state that most packets use."""
+    """The planner's arguments, with the states of its pins."""
     arguments = dict(FORMS[case.form])
     where = arguments.get("pin")
     if where is not None:
-        places = cora.plan(case.program, case.profile, case.nic, cores=4).places
-        used = {name: sum(h + m for h, m in s.lookups.values()) for name, s in case.profile.states.items()}
-        state = max(used, key=lambda name: used[name])
-        arguments["pin"] = [f"{state}={places[-1] if where == 'host' else places[0]}"]
+        arguments["pin"] = pins(case, where)
     return arguments
+
+
+def pins(case: Case, where: str) -> list[str]:
+    """The state that most packets use, at the host or nearest to the wire; or the first one at the host and that one
+    before it.
+    """
+    places = cora.plan(case.program, case.profile, case.nic, cores=4).places
+    used = {name: sum(h + m for h, m in s.lookups.values()) for name, s in case.profile.states.items()}
+    most = max(used, key=lambda name: used[name])
+    if where != "crossed":
+        return [f"{most}={places[-1] if where == 'host' else places[0]}"]
+    names = {s.name for s in case.program.states}
+    uses = (getattr(b.terminator, "state", "") for b in case.program.blocks)
+    first = next(name for name in uses if name in names)
+    behind = [f"{most}={places[-2]}"] if most != first and len(places) > 1 else []
+    return [f"{first}={places[-1]}", *behind]
 
 
 def outcome(case: Case, seeds: int) -> tuple[str, str]:
@@ -99,7 +114,9 @@ def outcome(case: Case, seeds: int) -> tuple[str, str]:
         found = cora.verify(plan, case.program, [case.capture], captured_at=case.side, seeds=seeds, packets=5000)
     except CoraError as error:
         return "NOT RUN", str(error).splitlines()[0]
-    lent = ", ".join(f"{s.name} lent to {s.lent.place} ({s.lent.mode})" for s in plan.states if s.lent is not None)
+    back = "comes back, " if any(b.leg for b in plan.blocks) else ""
+    lent = back + ", ".join(f"{s.name} lent to {s.lent.place} ({s.lent.mode})" for s in plan.states
+                            if s.lent is not None)
     if found.difference is None:
         return "equal", lent
     where = found.difference

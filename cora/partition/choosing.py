@@ -134,10 +134,14 @@ class Case:
 
     @property
     def has_to_leave(self) -> bool:
-        """Whether some packets have to go to the host: only then is there a reason for them to come back."""
+        """Whether some packets have to go to the host: only then is there a reason for them to come back. Where states
+        are pinned, code that was never seen to run counts, too: without coming back there may be no plan at all.
+        """
         problem, nodes = self.instance.problem, self.instance.graph.nodes
         near = [v for v, p in enumerate(problem.physical) if p != problem.host]
-        return any(n.packets and not allowed[near].any() for n, allowed in zip(nodes, problem.allowed, strict=True))
+        pinned = bool(self.asked.restrictions.pins)
+        return any((n.packets or pinned) and not allowed[near].any()
+                   for n, allowed in zip(nodes, problem.allowed, strict=True))
 
     def placement(self, assignment: Assignment) -> Placement:
         return Placement(self.instance, self.units.spread(assignment))
