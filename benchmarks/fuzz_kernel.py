@@ -85,7 +85,7 @@ def one(seed: int, count: int, tally: Tally) -> Iterator[str]:
         except CoraError as error:
             diagnostic = error.diagnostics[0]
             size = next((s for s in _SIZES if s in diagnostic.message), None)
-            if size is None and diagnostic.kind is not Kind.ENGINE_LIMIT:
+            if size is None and diagnostic.kind not in (Kind.ENGINE_LIMIT, Kind.NOT_BUILDABLE):
                 yield f"seed {seed}, {kind}: {error}\n{case.text}"
             tally.refused[size or diagnostic.message[:60]] += 1
             continue

@@ -24,6 +24,7 @@ from cora.emit.host import maps_with_stale_references
 from cora.emit.layout import config_row, map_row, meter_row
 from cora.emit.names import comment, literal, value_type
 from cora.emit.part import EPOCH
+from cora.emit.wrapping import wrapped
 from cora.ir import nodes
 from cora.ir.hashing import program_hash
 from cora.ir.nodes import (
@@ -604,13 +605,20 @@ def _written(program: nodes.Program) -> Iterator[str]:
                 yield node.state
 
 
+class _Body(Body):
+    """Without the numbers of paths, which are for profiles."""
+
+    def gotos(self, block: Block) -> dict[str, str]:
+        return {o: f"goto {self.dialect.names.block(target)};" for o, target in successors(block.terminator)}
+
+
 class KernelProgram:
     """The C text of the kernel's half."""
 
     def __init__(self, split: Split) -> None:
         self.split, self.part = split, split.parts[KERNEL]
         self.dialect = KernelDialect(split)
-        self.body = Body(self.part.program, self.dialect)
+        self.body = _Body(self.part.program, self.dialect)
 
     def text(self) -> str:
         """The whole file."""
@@ -621,7 +629,8 @@ class KernelProgram:
         pieces += [t.functions() for t in dialect.tables.values()]
         pieces += [t.functions() for t in dialect.statics.values()]
         pieces += [self._main(), services(self.split, dialect.tables, dialect.pools, dialect.counter_base)]
-        return "\n".join("\n".join(piece).strip("\n") + "\n" for piece in pieces if piece)
+        lines = (("\n".join(piece)).strip("\n").split("\n") for piece in pieces if piece)
+        return "\n".join("".join(f"{line}\n" for long in piece for line in wrapped(long)) for piece in lines)
 
     def _head(self) -> Lines:
         program = self.split.program

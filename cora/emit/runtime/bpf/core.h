@@ -155,7 +155,4 @@ static inline int cora_drop(struct cora_packet *p, struct cora_counts *counts)
         goto cora_drops;           \
     } while (0)
 
-/* Path numbers are for profiles only. */
-#define CORA_STEP(n) ((void)0)
-
 #endif
