@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION = "Linux XDP on this machine: a BPF program in the kernel, the rest in user space behind AF_XDP sockets"
 
-__all__ = ["CALIBRATION_STEPS", "DESCRIPTION", "ENGINES", "EXECUTORS", "TOOLS", "build", "calibrate", "halves", "launch",
-           "target"]
+__all__ = ["CALIBRATION_STEPS", "DESCRIPTION", "ENGINES", "EXECUTORS", "TOOLS", "build", "calibrate", "halves",
+           "launch", "target"]
 
 TOOLS = {"build": ("make", "cc", "pkg-config", "clang", "libbpf", "jansson"),
          "run": ("bpf", "net-admin", "bpffs", "af-xdp", "bpf-jit"),

@@ -215,8 +215,7 @@ def test_the_kernels_program_is_verified_and_that_is_written_down(tmp_path: Path
 def test_both_halves_are_verified_between_interfaces(plan: Path, tmp_path: Path) -> None:
     """The office's packets through both halves; the share on the fast path is that which the plan predicts."""
     out = tmp_path / "verified.json"
-    found = api.verify(load_plan(plan), api.load(NAT), [OFFICE], captured_at="inside", on="veth", seeds=1, packets=300,
-                   time_limit=5)
+    found = api.verify(load_plan(plan), api.load(NAT), [OFFICE], captured_at="inside", on="veth", seeds=1, packets=300)
     assert found.difference is None and found.on == "veth"
     office = found.compared[0]
     (lent,) = (s.lent for s in load_plan(plan).states if s.lent is not None)
