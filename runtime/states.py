@@ -104,7 +104,7 @@ def loaded(control: Control, program: Program, document: Mapping[str, Any], want
             raise fail(Kind.BAD_STATE, f"datagrams of {name} cannot be loaded: a dump has no bytes of their fragments",
                        where=name, hint="name the states to load, without it")
         names.remove(name)
-    moved = control.status().get("now_ns", 0) - document["time_ns"]
+    moved = control.dump(names[0])[1] - document["time_ns"]
     try:
         rows = rows_of_dump(program, {n: _later(states[n], moved) for n in names})
     except CoraError as error:

@@ -10,7 +10,7 @@ from cora.emit.c import RUNTIME
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 # Only included where a macro is defined that programs which stand alone never define.
-_OPTIONAL = frozenset({"returns.h", "main.h", "main_packet.h", "split_main.h"})
+_OPTIONAL = frozenset({"returns.h", "main.h", "split_main.h"})
 
 
 def runtime_headers(text: str) -> dict[str, str]:

@@ -113,3 +113,17 @@ def test_wrong_inputs_are_told(little: tuple[Path, Path], tmp_path: Path, cora: 
     number = {"program": "E501", "settings": "E117", "plan": "E501", "folder": "E702"}[wrong]
     assert done.code == 2 and number in done.err
     assert not out.exists() or [f.name for f in out.iterdir()] == ["mine"]
+
+
+@pytest.mark.needs("dpdk")
+def test_a_host_plans_tree_compiles_away_from_the_repository(little: tuple[Path, Path], tmp_path: Path,
+                                                             cora: Run) -> None:
+    out, away = tmp_path / "out", tmp_path / "elsewhere"
+    done = cora("build", str(little[1]), "-o", str(out))
+    assert done.code == 0, done.err
+    shutil.move(out, away)
+    subprocess.run(["make", "-C", str(away), "check"], check=True, capture_output=True)
+    # Every line with a statement that does something is told.
+    text = (away / "host" / "little.c").read_text()
+    assert all(f"little.nf:{n} */" in text for n, line in enumerate(LITTLE.splitlines(), 1)
+               if line.strip().startswith(("count ", "lookup ", "hit ", "miss ")))
