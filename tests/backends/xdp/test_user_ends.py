@@ -144,6 +144,23 @@ def test_no_packet_overtakes_another_one_of_its_flow(lab: Lab) -> None:
     assert totals["lending"]["fast"] > 1000 and totals["lending"]["waited"] > 50
 
 
+def test_every_receive_queue_is_served() -> None:
+    """Flows are spread over two queues of each interface, and packets of both halves keep their order."""
+    with Lab(queues=2) as lab:
+        half = started(lab, lending_all(example("nat.ref")))
+        assert ask(half, "status")["ports"] == {"inside": "inside", "outside": "outside"}
+        serve_udp(lab, 5353)
+        assert [len(echo(lab, 5353, 5)) for _ in range(8)] == [5] * 8
+        lab.start(lab.server, sys.executable, PEER, "sink", SERVER, "7000")
+        lab.listening(lab.server, 7000)
+        for size in (1, 1 << 20, 1 << 21):
+            lab.within(lab.client, sys.executable, PEER, "pour", SERVER, "7000", str(size))
+        totals = half.stop()
+        halves = totals["halves"]["user_ports"].values()
+        assert totals["halves"]["punted"] == sum(p["received"] + p["punt_queue_full"] for p in halves)
+        assert totals["lending"]["fast"] > 1000 and totals["lending"]["stray"] == 0
+
+
 def lost_between(totals: dict[str, Any]) -> int:
     """Packets that one half could not give to the other, or to an interface."""
     counts = ("punt_queue_full", "transmit_queue_full", "refused_by_driver")

@@ -53,6 +53,7 @@ class Lab:
     """The namespaces and interfaces; use it in a ``with`` statement."""
 
     mtu: int = 1500
+    queues: int = 1
     name: str = field(default_factory=lambda: f"cx{os.getpid() % 100000}")
     started: list[Started] = field(default_factory=list)
 
@@ -95,9 +96,10 @@ class Lab:
         run("mount", "-t", "bpf", "bpf", str(bpf))
         for space in self.spaces:
             run("ip", "netns", "add", space)
+        like = ("mtu", str(self.mtu), "numrxqueues", str(self.queues), "numtxqueues", str(self.queues))
         for far, near in ((self.client, "inside"), (self.server, "outside")):
-            run("ip", "link", "add", "eth0", "netns", far, "mtu", str(self.mtu), "type", "veth", "peer", "name", near,
-                "netns", self.function, "mtu", str(self.mtu))
+            run("ip", "link", "add", "eth0", "netns", far, *like, "type", "veth", "peer", "name", near, "netns",
+                self.function, *like)
             for space, device in ((far, "eth0"), (self.function, near)):
                 self.within(space, "sysctl", "-qw", f"net.ipv6.conf.{device}.disable_ipv6=1")
                 self.within(space, "ip", "link", "set", device, "up")
