@@ -12,6 +12,7 @@ from host_cases import EXAMPLES, addresses, read_capture, running, udp, write_ca
 
 import cora
 from cora.backends.host.execute import PortFiles, compiled, run_captures, run_program
+from cora.backends.host.random_runs import run_host
 from cora.engine.native import NativeEngine
 from cora.engine.results import Output, first_difference
 from cora.engine.rows import dump_of_rows, rows_of_dump
@@ -24,7 +25,6 @@ from cora.testing.choices import RandomChoices
 from cora.testing.compare import Outcome
 from cora.testing.coverage import covering_packets
 from cora.testing.frames import internet_checksum
-from cora.testing.hosts import run_host
 from cora.testing.splits import by_packet
 
 pytestmark = pytest.mark.needs("dpdk")
