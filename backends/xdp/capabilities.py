@@ -43,6 +43,9 @@ from cora.models.target import Refusal
 PLACE = "kernel"
 # Entries are found by a number with a bit to spare, in an array of less than 2^29 bytes (BPF_MAX_VAR_OFF).
 MAX_ENTRIES = 1 << 22
+# Without slack an insert into a full table looks for entries that are due among all of them, before the next packet:
+# a millisecond for so many.
+MAX_EXACT = 1 << 18
 MAX_POOL = 1 << 20
 # Counters of one CPU are one element of a per-CPU array, at most 32 KiB (PCPU_MIN_UNIT_SIZE).
 MAX_COUNTERS = 1500
@@ -62,7 +65,7 @@ def refusal(program: Program, subject: State | Instruction | Terminator) -> Refu
     if isinstance(subject, MapState):
         return _refuse_map(program, subject)
     if isinstance(subject, MeterState):
-        return _refuse_full(subject) or _refuse_size(subject) or _refuse_meter(subject)
+        return _refuse_full(subject) or _refuse_size(subject) or _refuse_exact(subject) or _refuse_meter(subject)
     if isinstance(subject, PoolState):
         return _refuse_pool(subject)
     if isinstance(subject, CounterState):
@@ -104,7 +107,8 @@ def _refused(subject: str, where: State | Instruction | Terminator, reason: str)
 
 
 def _refuse_map(program: Program, state: MapState) -> Refusal | None:
-    return _refuse_full(state) or _refuse_size(state) or _refuse_two(program, state.name)
+    return (_refuse_full(state) or _refuse_size(state) or _refuse_exact(state)
+            or _refuse_two(program, state.name))
 
 
 def _refuse_full(state: MapState | MeterState) -> Refusal | None:
@@ -120,6 +124,15 @@ def _refuse_size(state: MapState | MeterState) -> Refusal | None:
         return None
     return _refused(state.name, state, f"a table of the kernel half has at most {MAX_ENTRIES} entries, not "
                                        f"{state.capacity}")
+
+
+def _refuse_exact(state: MapState | MeterState) -> Refusal | None:
+    ages = isinstance(state, MeterState) or bool(state.timeouts)
+    if state.slack or not ages or state.capacity <= MAX_EXACT:
+        return None
+    return _refused(state.name, state, f"a table of more than {MAX_EXACT} entries that gives up those that are due "
+                                       "without delay would hold up packets while it looks for them; write a slack, for "
+                                       "example 'slack 1s', or keep it in user space")
 
 
 def _refuse_meter(state: MeterState) -> Refusal | None:

@@ -44,11 +44,18 @@ def test_a_table_that_evicts_is_refused_whole_and_lent_to_without_concern() -> N
 
 @pytest.mark.parametrize(("states", "name", "said"), [
     (table(capacity=(1 << 22) + 1), "seen", "at most 4194304 entries, not 4194305"),
+    (table(capacity=(1 << 18) + 1, more="timeout 1s;"), "seen", "more than 262144 entries that gives up"),
     ("pool big: u32 in 0 .. 2097151;", "big", "pools of at most 1048576 values, not 2097152"),
     ("counter many[2000];", "many", "at most 1500 counters, and this program has 2000"),
 ])
 def test_what_is_too_large_is_refused(states: str, name: str, said: str) -> None:
     assert said in reason(program(states), name)
+
+
+def test_large_tables_with_slack_or_without_time_outs_are_taken() -> None:
+    for more in ("timeout 1s slack 1s;", ""):
+        found = program(table(capacity=1 << 22, more=more))
+        assert refusal(found, found.state("seen")) is None
 
 
 def test_bursts_beyond_64_bits_of_credit_are_refused() -> None:
