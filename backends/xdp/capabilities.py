@@ -131,8 +131,8 @@ def _refuse_exact(state: MapState | MeterState) -> Refusal | None:
     if state.slack or not ages or state.capacity <= MAX_EXACT:
         return None
     return _refused(state.name, state, f"a table of more than {MAX_EXACT} entries that gives up those that are due "
-                                       "without delay would hold up packets while it looks for them; write a slack, for "
-                                       "example 'slack 1s', or keep it in user space")
+                                       "without delay would hold up packets while it looks for them; write a slack, "
+                                       "for example 'slack 1s', or keep it in user space")
 
 
 def _refuse_meter(state: MeterState) -> Refusal | None:
