@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from cora.backends.xdp.arrived import with_originals
 from cora.emit.bpf import INTERFACE
@@ -73,11 +72,6 @@ def keeps_original(program: Program) -> bool:
     return any(isinstance(b.terminator, Reject | Hold | TrackFragment) for b in program.blocks)
 
 
-def split_digest(split: Split) -> str:
-    """Stands for a plan where parts were made without one."""
-    return hashlib.sha256(str(split).encode()).hexdigest()
-
-
 def _params(part: Part, entry: Entry) -> tuple[Value, ...]:
     return next(b.params for b in part.program.blocks if b.label == entry.label)
 
@@ -89,17 +83,28 @@ def _text(value: str) -> str:
 
 
 def _names(program: Program) -> Lines:
-    ports = ", ".join(_text(p.name) for p in program.ports)
-    reasons = ", ".join(_text(r) for r in reasons_of(program))
-    return [f"static const char *const cora_port_names[] = {{{ports}}};",
-            f"static const char *const cora_reason_names[] = {{{reasons or 'NULL'}}};", ""]
+    reasons = [_text(r) for r in reasons_of(program)]
+    return [*_array("static const char *const cora_port_names[]", [_text(p.name) for p in program.ports]),
+            *_array("static const char *const cora_reason_names[]", reasons or ["NULL"]), ""]
+
+
+def _array(declared: str, items: Sequence[str]) -> Lines:
+    """An initialised array, in as many lines as it takes."""
+    lines = [""]
+    for item in items:
+        if lines[-1] and len(lines[-1]) + len(item) > 110:
+            lines.append("")
+        lines[-1] += f"{item}, "
+    if len(lines) == 1 and len(declared) + len(lines[0]) < 112:
+        return [f"{declared} = {{{lines[0].removesuffix(', ')}}};"]
+    return [f"{declared} = {{", *(f"    {line.rstrip()}" for line in lines), "};"]
 
 
 def _config(program: Program, config: Mapping[str, int]) -> Lines:
-    values = ", ".join(str(b) for b in packed_config(program, config)) or "0"
-    said = ", ".join(f"{c.name} = {config.get(c.name, c.value)}" for c in program.configs)
-    return [f"/* {comment(said or 'no configuration')} */",
-            f"static const uint8_t cora_config_row[] = {{{values}}};", ""]
+    values = [str(b) for b in packed_config(program, config)] or ["0"]
+    said = [f" *   {comment(f'{c.name} = {config.get(c.name, c.value)}')}" for c in program.configs]
+    return ["/* The configuration, packed (cora/emit/layout.py):", *(said or [" *   there is none"]), " */",
+            *_array("static const uint8_t cora_config_row[]", values), ""]
 
 
 # States.
@@ -258,9 +263,9 @@ def _entries(split: Split, host: PartProgram) -> Lines:
     labels = ["NULL", *(_text(by_number[n].label) if n in by_number else "NULL" for n in range(1, last + 1))]
     return [
         "/* The blocks of the program that packets go on at, what they bring along, and how it is checked. */",
-        f"static const char *const cora_entry_labels[] = {{{', '.join(labels)}}};",
-        f"static const uint32_t cora_entry_present[] = {{{', '.join(present)}}};",
-        f"static const uint8_t cora_entry_size[] = {{{', '.join(sizes)}}};", "",
+        *_array("static const char *const cora_entry_labels[]", labels),
+        *_array("static const uint32_t cora_entry_present[]", present),
+        *_array("static const uint8_t cora_entry_size[]", sizes), "",
         "/* Whether values that came with a packet are such as the program can have made. */",
         "static bool cora_entry_fits(uint32_t entry, const uint8_t *values)", "{", "    (void)values;",
         "    switch (entry) {", *cases, "    default: return true;", "    }", "}", "",

@@ -101,14 +101,15 @@ the pins are removed.
 Killed otherwise, the kernel half stays on the interfaces and forwards what it can decide alone; what it would hand on
 is dropped and counted (`kernel_faults`, `no user half`). Started again, the user half takes the pinned maps, the
 kernel's entries and all counts with it, and says on its standard error what is lost: entries that were in user space
-only, held fragments, packets that waited for it. `rm -r /sys/fs/bpf/cora/$stem` unloads everything instead.
+only, held fragments, packets that waited for it. `--fresh` forgets all that; `rm -r
+/sys/fs/bpf/cora/$stem` unloads everything. (`cora run` pins under the name of the run.)
 
 When the kernel half is detached from an interface, or an interface goes away, the user half says so and ends with exit
 code 1 and its totals.
 
 ## What the totals say
-`counters` is the whole function: packets that arrived, left by a port, were dropped for a reason of the program, wait
-as held fragments. `halves` is what got lost between and around the halves, and is zero on a quiet machine:
+`arrived`, `forwarded` by port, `dropped` by reason and `held` are of the whole function. `lending` says what the halves
+told each other. `halves` is what got lost between and around them, and is zero on a quiet machine:
 
 | count | what happened | what to do |
 |---|---|---|
