@@ -36,6 +36,9 @@ static void cora_user_undo(void)
     cora_kernel_unpin(k);
 }
 
+/* A fault while it runs: as if it was killed, the kernel half and its pins stay for the next user half. */
+static void cora_user_leave(void) { unlink(cora_user.control.path); }
+
 /* Listens for requests, which are answered from the first round on. Only one program at a time has a socket's path. */
 static void cora_user_control(struct cora_user *u, const char *path)
 {
@@ -98,14 +101,11 @@ static void cora_user_engine(struct cora_user *u)
     u->engine->core.output_mode = CORA_OUTPUT_LIVE;
 }
 
-/* Totals and entries of a user half that was killed; says what is lost. */
 static void cora_user_ledger(struct cora_user *u)
 {
     u->ledger = cora_ledger_open(&u->kernel);
     u->counts = u->ledger->ports;
     u->started = cora_kernel_now(&u->kernel);
-    if (u->kernel.resumed)
-        cora_report_resumed(u);
 }
 
 /* The kernel half begins to hand packets on. */
@@ -254,7 +254,11 @@ int main(int argc, char **argv)
     cora_user_ledger(u);
     cora_user_sockets(u, options.ring);
     cora_kernel_prepare(&u->kernel);
+    /* Only now, when nothing can be wrong any more with the start, are entries taken back from the kernel half. */
+    if (u->kernel.resumed)
+        cora_report_resumed(u);
     cora_user_open(u);
+    cora_before_failing = cora_user_leave;
     cora_report_running(u);
     cora_user_loop(u);
     cora_kernel_detach(&u->kernel);
