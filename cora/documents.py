@@ -11,6 +11,8 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from cora.text import is_hidden
+
 T = TypeVar("T")
 
 
@@ -21,6 +23,9 @@ class Garbled(Exception):
 _NAMES: Mapping[Any, str] = {str: "text", int: "a whole number", float: "a number", bool: "true or false",
                              type(None): "null"}
 
+
+# Whole numbers stay below it, so that they can be reckoned with; the largest a document may need is an IPv6 address.
+_WHOLE = 10**40
 
 # The largest profile or plan that is read; those of the examples have some hundred kilobytes.
 MAX_DOCUMENT = 256 << 20
@@ -117,16 +122,24 @@ def _value(hint: Any, item: Any, where: str) -> Any:
         return _tuple(args, item, where)
     if origin is not None:
         _expect(isinstance(item, dict), where, "an object", item)
-        return {k: _value(args[1], v, f"{where}.{k}") for k, v in item.items()}
+        return {_shown(k, where): _value(args[1], v, f"{where}.{k}") for k, v in item.items()}
     if is_dataclass(hint):
         return _fields(hint, item, where)
     if hint is float and isinstance(item, int) and not isinstance(item, bool):
         _expect(abs(item) < 10**300, where, "a number", item)
         return float(item)
     _expect(type(item) is hint, where, _NAMES[hint], item)
-    if hint is str and any("\ud800" <= c <= "\udfff" for c in item):
-        raise Garbled(f"{where}: half a character (a lone surrogate) is no text")
-    return item
+    if hint is int and abs(item) >= _WHOLE:
+        raise Garbled(f"{where}: a whole number has less than {len(str(_WHOLE))} digits in a document")
+    return _shown(item, where) if hint is str else item
+
+
+def _shown(text: str, where: str) -> str:
+    """A text that a screen shows as it is; no command that prints one has to ask."""
+    hidden = next((c for c in text if is_hidden(c)), None)
+    if hidden is not None:
+        raise Garbled(f"{where}: U+{ord(hidden):04X}, which hides or reorders text or is half a character, is no text")
+    return text
 
 
 def _tuple(args: tuple[Any, ...], item: Any, where: str) -> tuple[Any, ...]:

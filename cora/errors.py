@@ -11,11 +11,10 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from cora.ir.span import Span
+from cora.text import lines_of, split_lines, visible
 
 
 class Kind(Enum):
@@ -101,19 +100,6 @@ class Kind(Enum):
 _SHOWN = 160
 
 
-@lru_cache(maxsize=32)
-def _lines_of(file: str) -> tuple[str, ...]:
-    try:
-        return _split(Path(file).read_text(encoding="utf-8-sig", errors="replace"))
-    except OSError:
-        return ()
-
-
-def _split(text: str) -> tuple[str, ...]:
-    # Only line feeds end a line, as in every place that counts lines.
-    return tuple(line.rstrip("\r") for line in text.split("\n"))
-
-
 def _width(character: str) -> int:
     """Columns a character takes on a terminal."""
     if unicodedata.combining(character):
@@ -145,7 +131,10 @@ class Diagnostic:
     source: str | None = field(default=None, compare=False, repr=False)
 
     def render(self) -> str:
-        """The full text: place, kind, message, the line with a caret, notes, and the suggestion."""
+        """The full text: place, kind, message, the line with a caret, notes, and the suggestion.
+
+        What input brings into it cannot act on the terminal: such characters are told by their number.
+        """
         place = str(self.span) if self.span else self.where
         head = f"{place}: " if place else ""
         out = [f"{head}error[E{self.kind.number} {self.kind.label}]: {self.message}"]
@@ -157,7 +146,7 @@ class Diagnostic:
                 out += self._excerpt(span)
         if self.hint:
             out.append(f"help: {self.hint}")
-        return "\n".join(out)
+        return visible("\n".join(out))
 
     def document(self) -> dict[str, Any]:
         """The message as plain data, as ``--json`` prints it; ``file`` is the place in words when there is no span."""
@@ -166,7 +155,7 @@ class Diagnostic:
                 "notes": [{"message": text, **_place(span, None)} for text, span in self.notes]}
 
     def _excerpt(self, span: Span) -> list[str]:
-        lines = _split(self.source) if self.source is not None else _lines_of(span.file)
+        lines = split_lines(self.source) if self.source is not None else lines_of(span.file)
         if not 1 <= span.line <= len(lines):
             return []
         text = "".join(c if c.isprintable() else " " for c in lines[span.line - 1])

@@ -47,9 +47,9 @@ from cora.ir.nodes import (
     result_of,
     successors,
 )
-from cora.ir.source_text import lines_of
 from cora.ir.span import Span
 from cora.ir.types import Bool
+from cora.text import lines_of
 
 # Header fields that all packets of a flow share, by header; `l4` are the ports of TCP and UDP.
 _OF_FLOW: Mapping[str, frozenset[str]] = {

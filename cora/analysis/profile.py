@@ -20,6 +20,8 @@ FORMAT = "cora-profile"
 VERSION = 2
 # Counts of packets and times in nanoseconds stay below this in any capture.
 LIMIT = 1 << 63
+# Of what is told of single entries: how long they live, how often they are used, how long they pause.
+ENTRY_QUANTILES = (0.1, 0.5, 0.9, 0.99)
 # Shares of the windows that have at most the load of the window that is looked at in detail.
 WINDOW_QUANTILES = (0.5, 0.9, 0.99, 1.0)
 
@@ -337,6 +339,9 @@ def _check(profile: Profile) -> None:
     for i, path in enumerate(profile.paths):
         if not path.blocks or len(path.outcomes) != len(path.blocks) - 1:
             raise Garbled(f"paths[{i}]: a path has one outcome less than blocks")
+    for state, use in profile.states.items():
+        for name in ("lifetimes_ns", "uses_per_entry", "pauses_ns"):
+            _check_quantiles(f"states.{state}.{name}", getattr(use, name))
     if not profile.octets:
         raise Garbled("octets: the packets have none, so no rate can be planned")
     if profile.last_ns < profile.first_ns:
@@ -345,3 +350,9 @@ def _check(profile: Profile) -> None:
     taken = sum(p.packets for p in profile.paths)
     if taken < profile.packets:
         raise Garbled(f"paths: they add up to {taken} packets, the total says {profile.packets}")
+
+
+def _check_quantiles(where: str, found: tuple[int, ...]) -> None:
+    if found and (len(found) != len(ENTRY_QUANTILES) or list(found) != sorted(found)):
+        shares = ", ".join(f"{q:g}" for q in ENTRY_QUANTILES)
+        raise Garbled(f"{where}: expected the quantiles {shares}, which do not fall, found {len(found)} numbers")

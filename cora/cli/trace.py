@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from functools import lru_cache
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -148,14 +146,6 @@ def _event(program: Program, event: Event) -> dict[str, Any]:
     return asdict(event) if isinstance(event, Dropped) else {"packet": event.index, "held": True}
 
 
-@lru_cache(maxsize=8)
-def _lines(file: str) -> tuple[str, ...]:
-    try:
-        return tuple(Path(file).read_text(encoding="utf-8", errors="replace").splitlines())
-    except OSError:
-        return ()
-
-
 def _print(program: Program, found: PacketTrace, everything: bool) -> None:
     from cora.runtime.showing import Shower
 
@@ -198,8 +188,10 @@ def _matters(step: TraceStep) -> bool:
 
 
 def _place(step: TraceStep) -> str:
-    lines = _lines(step.span.file)
-    text = lines[step.span.line - 1].strip() if 0 < step.span.line <= len(lines) else step.block
+    from cora.text import lines_of, visible
+
+    lines = lines_of(step.span.file)
+    text = visible(lines[step.span.line - 1].strip()) if 0 < step.span.line <= len(lines) else step.block
     if len(text) > 58:
         text = text[:55] + "..."
     return f"{step.span.line:>4} | {text:<58}"

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from cora.analysis.accesses import STATE_KINDS, capacity_of
 from cora.analysis.demand import check_profile
-from cora.analysis.profile import Profile, StateUse
+from cora.analysis.profile import ENTRY_QUANTILES, Profile, StateUse
 from cora.ir.nodes import FragmentState, MapState, MeterState, PoolState, Program
 from cora.plan.document import Source
 from cora.plan.quantities import mpps, number
@@ -24,8 +24,6 @@ from cora.plan.sources import source_of
 
 # Room above what is needed that a recommended size leaves.
 RESERVE = 1.25
-# Probabilities of the profile's quantiles.
-_QUANTILES = (0.1, 0.5, 0.9, 0.99)
 # Points that the course of a table over the profile is told in.
 _POINTS = 8
 _SECOND = 1e9
@@ -171,7 +169,7 @@ def mean_of(quantiles: Sequence[int]) -> float:
     """A mean from the quantiles of a profile, linear between them; the last one stands for all beyond it."""
     if not quantiles:
         return 0.0
-    points = [(0.0, 0.0), *zip(_QUANTILES, map(float, quantiles), strict=True), (1.0, float(quantiles[-1]))]
+    points = [(0.0, 0.0), *zip(ENTRY_QUANTILES, map(float, quantiles), strict=True), (1.0, float(quantiles[-1]))]
     return sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in pairwise(points))
 
 
@@ -179,7 +177,7 @@ def longer_than(quantiles: Sequence[int], limit: float) -> float | None:
     """The share of entries above a limit, at most: one minus the highest quantile that is below it."""
     if not quantiles:
         return None
-    return 1.0 - max((p for p, q in zip(_QUANTILES, quantiles, strict=True) if q <= limit), default=0.0)
+    return 1.0 - max((p for p, q in zip(ENTRY_QUANTILES, quantiles, strict=True) if q <= limit), default=0.0)
 
 
 def course(peaks: Sequence[int]) -> tuple[int, ...]:

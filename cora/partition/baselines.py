@@ -49,7 +49,8 @@ class Aim:
             assert self.cores is not None
             if placement.uses_host and self.cores == 0:
                 return (math.inf, math.inf, math.inf)
-            return (1.0 / placement.throughput(self.cores), placement.host_work(1.0), 0.0)
+            reached = placement.throughput(self.cores)
+            return (1.0 / reached if reached else math.inf, placement.host_work(1.0), 0.0)
         needed = placement.cores_needed(self.rate, self.most, self.room)
         return (math.inf if needed is None else float(needed), placement.host_work(self.rate),
                 placement.load(self.most, self.rate))

@@ -586,6 +586,8 @@ def _figures_consistent(plan: Plan) -> None:
         # Figures have six digits.
         if figure is not None and not math.isclose(figure, value, rel_tol=1e-5):
             raise Garbled(f"figures: {what} is {figure:g}, elsewhere in the plan it is {value}")
+    if all(f.name != "host work" for f in plan.figures):
+        raise Garbled("figures: there is no 'host work'")
     if plan.resources and plan.binding not in {r.name for r in plan.resources}:
         raise Garbled(f"binding: '{plan.binding}' is none of the plan's resources")
     if plan.samples_met is not None and not 0 <= plan.samples_met <= plan.samples:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import html
 import math
-import unicodedata
 from collections.abc import Iterable
+
+from cora.text import visible
 
 
 class Markup(str):
@@ -20,23 +21,6 @@ Child = str | Markup | None | Iterable["Child"]
 Value = str | int | float | bool | None
 
 _VOID = frozenset({"meta", "link", "br", "hr", "img", "input"})
-# Control and format characters, lone halves of characters, private ones, and line separators.
-_SHOWN_BY_NUMBER = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
-
-
-def visible(text: str) -> str:
-    """A text without characters that hide or reorder what stands beside them; a tab is a space."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_visible(c) for c in text)
-
-
-def _visible(character: str) -> str:
-    if character in "\t\n":
-        return " " if character == "\t" else "\n"
-    if unicodedata.category(character) in _SHOWN_BY_NUMBER:
-        return f"\\u{ord(character):04x}"
-    return character
 
 
 def tag(name: str, *children: Child, **attributes: Value) -> Markup:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
 
 import pytest
 from planning_fakes import nat_like, nat_profile
 
-from cora.analysis.profile import Profile, StateUse, TimeoutUse
+from cora.analysis.profile import Profile, StateUse, TimeoutUse, profile_from_json
+from cora.errors import CoraError
 from cora.explain.sizing import course, longer_than, mean_of, seconds, sizes, sizing
 from cora.ir.nodes import FragmentState, MapState, MeterState, Program, Timeout
 from cora.ir.span import Span
@@ -133,3 +135,13 @@ def test_helpers() -> None:
     assert course(range(16)) == (1, 3, 5, 7, 9, 11, 13, 15) and course((4, 2)) == (4, 2)
     assert [seconds(x) for x in (5e-6, 0.025, 41.0, 600.0, 7440.0, 864000.0)] == [
         "5 us", "25 ms", "41 s", "10 min", "2.07 h", "10 days"]
+
+
+@pytest.mark.parametrize("pauses", [[1, 2, 3], [1, 2, 3, 4, 5], [4, 3, 2, 1]])
+def test_quantiles_that_are_not_four_or_fall_are_refused_with_the_profile(pauses: list[int]) -> None:
+    whole = profiled(table(500, 3.0), StateUse("map", inserts=(1, 0), pauses_ns=(1, 2, 3, 4)), 1000)
+    data = json.loads(whole.to_json())
+    assert profile_from_json(data, "p.json").states["conns"].pauses_ns == (1, 2, 3, 4)
+    data["states"]["conns"]["pauses_ns"] = pauses
+    with pytest.raises(CoraError, match=r"E301.*states\.conns\.pauses_ns: expected the quantiles 0.1, 0.5, 0.9, 0.99"):
+        profile_from_json(data, "p.json")

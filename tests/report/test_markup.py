@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cora.report.charts import _at_top, cut
-from cora.report.markup import Markup, join, number, table, tag, visible
+from cora.report.markup import Markup, join, number, table, tag
 from cora.report.scales import Linear, Logarithmic, nice
+from cora.text import visible
 
 
 class _Reader(HTMLParser):
@@ -36,14 +37,6 @@ def test_any_text_stays_text(content: str) -> None:
     assert reader.tags == ["p"] and [name for name, _ in reader.attributes] == ["title"]
     shown = visible(content)
     assert reader.text.replace("\r", "\n") == shown and (reader.attributes[0][1] or "") == shown
-
-
-@pytest.mark.parametrize(("content", "shown"), [
-    ("a\u202eb", "a\\u202eb"), ("\x1b[31m", "\\u001b[31m"), ("\x00", "\\u0000"), ("a\tb", "a b"), ("zero\u200bwidth",
-     "zero\\u200bwidth"), ("größe", "größe"), ("\ud800", "\\ud800"),
-])
-def test_what_hides_or_reorders_text_is_shown_by_its_number(content: str, shown: str) -> None:
-    assert visible(content) == shown
 
 
 def test_elements_attributes_and_tables() -> None:
