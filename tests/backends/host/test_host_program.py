@@ -248,7 +248,9 @@ def test_states_are_loaded_whole_or_not_at_all(tmp_path: Path) -> None:
         dumped = engine.state()
     with running(compiled(program, {}), 2, IDLE, PORTS, tmp_path) as (process, control):
         now = control.status()["now_ns"]
-        for entry in dumped["conns"]["entries"]:  # type: ignore[attr-defined]
+        entries = dumped["conns"]["entries"]
+        assert isinstance(entries, list)
+        for entry in entries:
             entry["last"] = now
         rows = rows_of_dump(program, dumped)
         names = [s.name for s in program.states]
