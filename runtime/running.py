@@ -123,7 +123,7 @@ class Running:
                 how = f"did not end within {END:.0f} s and was killed"
         else:
             how = f"ended by itself with exit code {code}" if not self._asked else f"ended with exit code {code}"
-        rest = [f"{place} is {wrong or 'alive'}" for place, wrong in halves(self.job).items()
+        rest = [f"{place} {wrong or 'is alive'}" for place, wrong in halves(self.job).items()
                 if place != last]
         return "; ".join([f"the program at {last} {how}", *rest])
 

@@ -131,8 +131,8 @@ def buildable() -> tuple[str, ...]:
     return tuple(name for name in registry.names() if builder_of(name) is not None)
 
 
-def require_builder(target: str) -> Builder:
-    """The builder of a target.
+def require_builder(target: str, asked: str = "the plan") -> Builder:
+    """The builder of a target, which ``asked`` (a file, a flag) names.
 
     Raises:
         CoraError: `Kind.NOT_BUILDABLE`.
@@ -140,9 +140,10 @@ def require_builder(target: str) -> Builder:
     found = builder_of(target)
     if found is not None:
         return found
-    where = registry.description(target)
+    described = registry.description(target)
     can = buildable()
-    raise fail(Kind.NOT_BUILDABLE, f"the NIC half of a plan for {target} cannot be built yet ({where})", where="PLAN",
+    raise fail(Kind.NOT_BUILDABLE, f"the NIC half of a plan for {target} cannot be built yet ({described})",
+               where=asked,
                hint=f"plans for {' and '.join(can)} can be built and run: `cora plan NF --nic {can[-1]} ...`"
                if can else "this version builds no plans")
 

@@ -92,7 +92,7 @@ def build_request(plan: str, nf: str | None, settings: tuple[str, ...]) -> Build
     from cora.plan.document import load_plan
 
     found = load_plan(Path(plan))
-    require_builder(found.target)
+    require_builder(found.target, plan)
     file = program_of(found, nf)
     check_inputs(file)
     return request_of(found, cora.load(file, settings_of(settings)))

@@ -23,7 +23,7 @@ def command(nic: str | None, as_json: bool) -> None:
     from cora.runtime.interfaces import interfaces, is_up
 
     if nic is not None:
-        require_builder(nic)
+        require_builder(nic, "--nic")
     uses: dict[str, list[str]] = {}
     purposes: tuple[Purpose, ...] = ("build", "run")
     for target in (nic,) if nic is not None else buildable():

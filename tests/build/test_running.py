@@ -99,6 +99,15 @@ def test_a_killed_program_is_noticed_and_its_record_stays(request_: BuildRequest
         assert again.process.pid != run.process.pid
 
 
+def test_what_became_of_the_other_half_is_told_with_it(request_: BuildRequest,
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "halves", lambda _job: {"kernel": "is not loaded", "card": "", "host": "is gone"})
+    with started(request_) as run:
+        run.process.send_signal(signal.SIGKILL)
+        assert run.wait(10)
+        assert run.finish().killed == "the program at host was killed by SIGKILL; kernel is not loaded; card is alive"
+
+
 def test_a_program_that_does_not_end_is_killed(request_: BuildRequest, tmp_path: Path,
                                                monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "run" / "one").mkdir(parents=True)
