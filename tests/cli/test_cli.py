@@ -707,3 +707,10 @@ def test_plans_know_what_others_on_the_card_use(cora: Run, tmp_path: Path) -> No
     assert ran.code == 0, ran.err
     document = json.loads(file.read_text())
     assert document["card"] == {"instance": None, "reserved": ["emem=1.5GiB"]}
+
+
+def test_an_interrupt_while_modules_are_loaded_is_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt\n")
+    done = subprocess.run([sys.executable, "-m", "cora", "--version"], capture_output=True, check=False,
+                          env={**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).resolve().parents[2]}"})
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
