@@ -7,13 +7,10 @@ from cora.backends.xdp.kernel_build import FLAGS, STRONG_ORDER, checked
 from cora.build.request import BuildRequest
 from cora.build.tree import SourceTree
 from cora.emit.bpf import INTERFACE, KERNEL, emit_kernel, file_stem, row_size, sweep_every
-from cora.emit.c import RUNTIME
 from cora.emit.layout import Row, map_row, meter_row
+from cora.emit.runtime_headers import runtime_headers
 from cora.ir.nodes import AclState, CounterState, LpmState, MapState, MeterState, PoolState, State, reasons_of
 from cora.ir.parts import Part, Split
-
-HEADERS = ("bits.h", "checksum.h", "wire.h", *(f"bpf/{name}.h" for name in (
-    "abi", "base", "core", "lent", "meter", "packet", "pool", "punt", "table")))
 
 
 def kernel_tree(request: BuildRequest) -> SourceTree:
@@ -24,8 +21,10 @@ def kernel_tree(request: BuildRequest) -> SourceTree:
     """
     split = checked(request.split)
     place = split.parts[KERNEL].place
-    files = {**emit_kernel(split, request.config), "Makefile": _makefile(split), "README.md": _readme(split)}
-    files.update({f"runtime/{name}": (RUNTIME / name).read_text(encoding="utf-8") for name in HEADERS})
+    sources = emit_kernel(split, request.config)
+    headers = runtime_headers("\n".join(sources.values()))
+    files = {**sources, "Makefile": _makefile(split), "README.md": _readme(split),
+             **{f"runtime/{path}": text for path, text in headers.items()}}
     return SourceTree(files).under(place)
 
 

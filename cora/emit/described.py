@@ -57,6 +57,11 @@ def config_row_of(program: Program, config: Mapping[str, int]) -> Lines:
             f"static const uint8_t cora_config_row[] = {{{values}}};", ""]
 
 
+def kind_of(state: State) -> str:
+    """The kind of a state in one word."""
+    return _KINDS[type(state)]
+
+
 def capacity_of(state: State) -> int:
     """Entries, values or counters that a state has room for."""
     match state:
@@ -83,11 +88,11 @@ def row_bytes(state: State) -> int:
 
 def states_of(program: Program, dialect: HostDialect) -> Lines:
     """The states by number, and functions about how full they are."""
-    rows = [f"    {{{text_literal(s.name)}, \"{_KINDS[type(s)]}\", {capacity_of(s)}u, {row_bytes(s)}u, "
+    rows = [f"    {{{text_literal(s.name)}, \"{kind_of(s)}\", {capacity_of(s)}u, {row_bytes(s)}u, "
             f"{str(isinstance(s, PoolState)).lower()}, {str(isinstance(s, CounterState)).lower()}}},"
             for s in program.states]
     cases = [f"    case {i}: return {count};" for i, s in enumerate(program.states)
-             if (count := _entries(dialect, s)) is not None]
+             if (count := entries_of(dialect, s)) is not None]
     pools = [(i, dialect.names.state(s.name)) for i, s in enumerate(program.states) if isinstance(s, PoolState)]
     position = [line for i, name in pools for line in (
         f"    case {i}:",
@@ -109,7 +114,8 @@ def states_of(program: Program, dialect: HostDialect) -> Lines:
     ]
 
 
-def _entries(dialect: HostDialect, state: State) -> str | None:
+def entries_of(dialect: HostDialect, state: State) -> str | None:
+    """A C expression for the entries of a table or the values in use of a pool; None for a counter."""
     name = dialect.names.state(state.name)
     match state:
         case MapState() | MeterState():

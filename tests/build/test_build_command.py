@@ -9,7 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from build_kit import LITTLE, Run, install, planned
+from build_kit import LITTLE, install, planned
+from command_kit import Run
 
 import cora as api
 from cora.build.compose import build

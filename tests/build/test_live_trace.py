@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from build_kit import Run, install, launch_fake
+from build_kit import install, launch_fake
+from command_kit import Run
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import ARP, Dot1Q, Ether

@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from build_kit import Run, install, launch_fake
+from build_kit import install, launch_fake
+from command_kit import Run
 
 import cora as api
 from cora.build.request import BuildRequest, request_of

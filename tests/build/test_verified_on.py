@@ -10,7 +10,8 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from build_kit import Run, install
+from build_kit import install
+from command_kit import Run
 from numpy.typing import NDArray
 
 from cora.build.backend import Executed

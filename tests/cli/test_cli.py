@@ -8,13 +8,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from cora.cli import COMMANDS, main
+from cora.cli import COMMANDS
 from cora.models import calibration
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "testing"))
+
+from command_kit import Run, runner
 
 ROOT = Path(__file__).resolve().parents[2]
 NAT = str(ROOT / "examples" / "nat.nf")
@@ -23,31 +26,10 @@ PLANNED = ("--trace", OFFICE, "--nic", "agilio-cx", "--rate", "1Mpps")
 MAP = ["--port-map", "inside=10.0.0.0/24,2001:db8:1::/64", "--captured-at", "inside"]
 
 
-@dataclass(frozen=True)
-class Ran:
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ran]
-
-
 @pytest.fixture
 def cora(capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs a command in this process and returns what it printed and its exit code."""
-
-    def run(*args: str) -> Ran:
-        code = 0
-        try:
-            main(list(args))
-        except SystemExit as leave:
-            code = leave.code if isinstance(leave.code, int) else 1
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return Ran(code, captured.out, captured.err)
-
-    return run
+    return runner(capsys)
 
 
 def test_help_lists_every_command_and_each_has_a_help(cora: Run) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
@@ -16,16 +14,6 @@ from cora.build.request import BuildRequest
 from cora.build.tree import SourceTree
 from cora.ir.text import print_program
 from cora.models import registry
-
-
-@dataclass(frozen=True)
-class Ran:
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ran]
 
 LITTLE = """nf little {
   port a: wire | host; port b: wire;

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from cora.backends.xdp.arrived import with_originals
 from cora.emit.bpf import INTERFACE
 from cora.emit.c import state_life
+from cora.emit.described import capacity_of, entries_of, keeps_original, kind_of, text_literal
 from cora.emit.dialect import Lines
 from cora.emit.headers import present_flag
 from cora.emit.host_lent import OwnerMap
@@ -20,16 +20,13 @@ from cora.ir.nodes import (
     AclState,
     CounterState,
     FragmentState,
-    Hold,
     LpmState,
     MapState,
     MeterState,
     PoolState,
     Program,
     Punt,
-    Reject,
     State,
-    TrackFragment,
     Value,
     reasons_of,
 )
@@ -67,24 +64,13 @@ def emit_user(split: Split, config: Mapping[str, int], plan: str, stem: str) -> 
     return "\n".join(before) + "\n\n" + emit_place(split, part) + "\n" + "\n".join(after) + "\n"
 
 
-def keeps_original(program: Program) -> bool:
-    """Whether anything asks for packets as they arrived: ICMP errors quote them, held fragments wait as they came."""
-    return any(isinstance(b.terminator, Reject | Hold | TrackFragment) for b in program.blocks)
-
-
 def _params(part: Part, entry: Entry) -> tuple[Value, ...]:
     return next(b.params for b in part.program.blocks if b.label == entry.label)
 
 
-def _text(value: str) -> str:
-    """A C string. Names are printable; what is not ASCII stands as octal escapes of its UTF-8 bytes."""
-    plain = json.dumps(value, ensure_ascii=False)[1:-1]
-    return '"' + "".join(c if c.isascii() else "".join(f"\\{b:03o}" for b in c.encode()) for c in plain) + '"'
-
-
 def _names(program: Program) -> Lines:
-    reasons = [_text(r) for r in reasons_of(program)]
-    return [*_array("static const char *const cora_port_names[]", [_text(p.name) for p in program.ports]),
+    reasons = [text_literal(r) for r in reasons_of(program)]
+    return [*_array("static const char *const cora_port_names[]", [text_literal(p.name) for p in program.ports]),
             *_array("static const char *const cora_reason_names[]", reasons or ["NULL"]), ""]
 
 
@@ -111,12 +97,12 @@ def _config(program: Program, config: Mapping[str, int]) -> Lines:
 
 def _states(split: Split, host: PartProgram) -> Lines:
     part = split.parts[-1]
-    rows = [f"    {{{_text(s.name)}, {_text(_kind(s))}, {_text(_role(split, s.name))}, {_capacity(s)}u, "
-            f"{_numbered(part, s.name)}, {_numbered(split.parts[0], s.name)}, {_lending(split, s.name)}, {_row(s)}u, "
-            f"{_drawn(split.program, s)}}},"
+    rows = [f"    {{{text_literal(s.name)}, {text_literal(kind_of(s))}, {text_literal(_role(split, s.name))}, "
+            f"{capacity_of(s)}u, {_numbered(part, s.name)}, {_numbered(split.parts[0], s.name)}, "
+            f"{_lending(split, s.name)}, {_row(s)}u, {_drawn(split.program, s)}}},"
             for s in split.program.states]
     cases = [f"    case {i}: return {count};" for i, s in enumerate(part.program.states)
-             if (count := _count(host, s)) is not None]
+             if (count := entries_of(host.dialect, s)) is not None]
     renewed = [line for i, s in enumerate(part.program.states) for line in _renewing(host, i, s)]
     remarked = [line for s in part.program.states if isinstance(s, PoolState) for line in _remarking(host, s)]
     return [
@@ -196,34 +182,6 @@ def _row(state: State) -> int:
     return 8 if isinstance(state, PoolState) else 0
 
 
-def _kind(state: State) -> str:
-    return {MapState: "map", PoolState: "pool", MeterState: "meter", CounterState: "counter", AclState: "acl",
-            LpmState: "lpm", FragmentState: "fragment"}[type(state)]
-
-
-def _capacity(state: State) -> int:
-    match state:
-        case MapState() | MeterState() | FragmentState():
-            return state.capacity
-        case PoolState() | CounterState():
-            return state.size
-    return len(state.entries)
-
-
-def _count(host: PartProgram, state: State) -> str | None:
-    name = host.dialect.names.state(state.name)
-    match state:
-        case MapState() | MeterState():
-            return f"E->{name}.slots.count"
-        case PoolState():
-            return f"cora_pool_count(&E->{name})"
-        case FragmentState():
-            return f"E->trackers[{host.dialect.trackers.index(state.name)}].slots.count"
-        case AclState() | LpmState():
-            return f"{len(state.entries)}"
-    return None
-
-
 def _adopting(split: Split, host: PartProgram) -> Lines:
     """Entries that a killed user half had lent come back as the kernel half has them."""
     cases: Lines = []
@@ -260,7 +218,7 @@ def _entries(split: Split, host: PartProgram) -> Lines:
         checks = list(_ranges(part, entry, host))
         if checks:
             cases += [f"    case {entry.number}:", *(f"        {c}" for c in checks), "        return true;"]
-    labels = ["NULL", *(_text(by_number[n].label) if n in by_number else "NULL" for n in range(1, last + 1))]
+    labels = ["NULL", *(text_literal(by_number[n].label) if n in by_number else "NULL" for n in range(1, last + 1))]
     return [
         "/* The blocks of the program that packets go on at, what they bring along, and how it is checked. */",
         *_array("static const char *const cora_entry_labels[]", labels),

@@ -16,9 +16,13 @@ struct cora_meter_spec {
     uint64_t rate, burst, second_rate, second_burst;
 };
 
+typedef cora_u128 cora_credits;
+
 struct cora_buckets {
-    cora_u128 first, second;
+    cora_credits first, second;
 };
+
+#include "charge.h"
 
 static inline void cora_refill(const struct cora_meter_spec *m, struct cora_buckets *b, uint64_t elapsed)
 {
@@ -35,24 +39,7 @@ static inline void cora_refill(const struct cora_meter_spec *m, struct cora_buck
 
 static inline enum cora_colour cora_charge(const struct cora_meter_spec *m, struct cora_buckets *b, uint64_t size)
 {
-    cora_u128 cost = size * CORA_CREDIT;
-    if (m->algorithm == CORA_TRTCM) {
-        if (cost > b->second)
-            return CORA_COLOUR_RED;
-        b->second -= cost;
-        if (cost > b->first)
-            return CORA_COLOUR_YELLOW;
-        b->first -= cost;
-        return CORA_COLOUR_GREEN;
-    }
-    if (b->first >= cost) {
-        b->first -= cost;
-        return CORA_COLOUR_GREEN;
-    }
-    if (m->algorithm == CORA_TOKEN_BUCKET || b->second < cost)
-        return CORA_COLOUR_RED;
-    b->second -= cost;
-    return CORA_COLOUR_YELLOW;
+    return cora_spend(m->algorithm, b, size * CORA_CREDIT);
 }
 
 static inline struct cora_buckets cora_full_buckets(const struct cora_meter_spec *m)

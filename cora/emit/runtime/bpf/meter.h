@@ -16,9 +16,13 @@ struct cora_meter_spec {
     uint64_t rate, top, fill, second_rate, second_top, second_fill;
 };
 
+typedef uint64_t cora_credits;
+
 struct cora_buckets {
-    uint64_t first, second;
+    cora_credits first, second;
 };
+
+#include "../charge.h"
 
 static inline uint64_t cora_earned(uint64_t elapsed, uint64_t rate, uint64_t fill)
 {
@@ -41,23 +45,7 @@ static inline enum cora_colour cora_charge(const struct cora_meter_spec m, struc
 {
     /* No bucket holds 2^64 credits, and a size that costs as much is not to be had. */
     uint64_t cost = size > UINT64_MAX / CORA_CREDIT ? UINT64_MAX : size * CORA_CREDIT;
-    if (m.algorithm == CORA_TRTCM) {
-        if (cost > b->second)
-            return CORA_COLOUR_RED;
-        b->second -= cost;
-        if (cost > b->first)
-            return CORA_COLOUR_YELLOW;
-        b->first -= cost;
-        return CORA_COLOUR_GREEN;
-    }
-    if (b->first >= cost) {
-        b->first -= cost;
-        return CORA_COLOUR_GREEN;
-    }
-    if (m.algorithm == CORA_TOKEN_BUCKET || b->second < cost)
-        return CORA_COLOUR_RED;
-    b->second -= cost;
-    return CORA_COLOUR_YELLOW;
+    return cora_spend(m.algorithm, b, cost);
 }
 
 #endif
